@@ -1,0 +1,97 @@
+"""What the two processes say to each other; one msgpack frame a message.
+
+Submit, Abort and Quit go from the server to the runtime; Ready, Outputs and Failed come back. Times are seconds of
+CLOCK_MONOTONIC, which both processes of a pod share.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidegate_engine.core.request import FinishReason, SamplingParams
+
+
+class Submit(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """One choice of one request. The server expands n > 1 into several; `id` is its own, ascending, never reused."""
+
+    id: int
+    prompt: list[int]
+    params: SamplingParams
+    arrival: float
+
+
+class Abort(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The client went away, or the server found a stop string: free the blocks, send nothing more for these."""
+
+    ids: list[int]
+
+
+class Quit(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """End now, exit code 0. The server has already waited for running requests. A closed channel means the same."""
+
+
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """Log probabilities at one position, after penalties and bias, before temperature and truncation."""
+
+    chosen: float
+    top_ids: list[int]
+    top: list[float]
+
+
+class Output(msgspec.Struct, frozen=True, array_like=True):
+    """New tokens of one request; `finish_reason` is set exactly once, in its last message."""
+
+    id: int
+    tokens: list[int]
+    logprobs: list[TokenLogprobs] | None = None
+    finish_reason: FinishReason | None = None
+    cached_tokens: int = 0
+    """Prompt tokens found in the prefix cache; filled in the first message of a request."""
+
+
+class Stats(msgspec.Struct, frozen=True, array_like=True):
+    """The runtime's gauges and totals after a step; totals count since start."""
+
+    running: int
+    waiting: int
+    kv_blocks_used: int
+    steps: int
+    preemptions: int
+    prompt_tokens: int
+    """Prompt tokens computed, prefix hits left out."""
+    cached_tokens: int
+    generated_tokens: int
+    last_step_seconds: float
+    slowest_step_seconds: float
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The model is loaded and warm; sent once, before any Outputs."""
+
+    kv_blocks: int
+    block_size: int
+    max_model_len: int
+    vocab_size: int
+    slots: int
+    kernels: str
+    """For the log: the kernels chosen and what was measured to choose them."""
+    seconds: dict[str, float]
+    """Parts of the start: import, weights, kv, warmup."""
+
+
+class Outputs(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Sent after each step that had work, and once more (empty) when the last work is gone."""
+
+    outputs: list[Output]
+    stats: Stats
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The runtime cannot go on: one line for the user, and the exit code the pod should end with."""
+
+    reason: str
+    exit_code: int
+
+
+ToRuntime = Submit | Abort | Quit
+ToServer = Ready | Outputs | Failed

@@ -1,0 +1,37 @@
+"""What a forward pass needs to know of a step, as tensors. Legend of shape suffixes: T tokens, R requests, S sampled rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardBatch:
+    """One step's tokens of all requests, flattened; request r owns rows query_start[r]:query_start[r + 1]."""
+
+    token_ids: torch.Tensor
+    """int64 [T]"""
+    positions: torch.Tensor
+    """int64 [T], position of each token in its request"""
+    slots: torch.Tensor
+    """int64 [T], block * block_size + offset: where this token's key and value are written"""
+    query_start: torch.Tensor
+    """int32 [R + 1]"""
+    context_lens: torch.Tensor
+    """int32 [R], tokens in the cache after this step's are written"""
+    block_tables: torch.Tensor
+    """int32 [R, max blocks], padded with 0"""
+    logit_rows: torch.Tensor
+    """int64 [S], the rows whose logits are wanted"""
+    max_query_len: int
+    max_context_len: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """This rank's share of the model under tensor parallelism."""
+
+    rank: int = 0
+    size: int = 1

@@ -1,0 +1,1 @@
+"""The `tidegate` command: load, measure, report. May import operator.decide and engine.core, both pure."""

@@ -1,0 +1,1 @@
+"""Touching the API server, the pods and the clock. Law: chooses nothing."""
