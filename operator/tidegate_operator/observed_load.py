@@ -1,0 +1,100 @@
+"""What an engine pod says of itself on `GET /load` (docs/seams.md), read with strict bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tidegate_operator.observed_sketch import GAMMA, HIGHEST_BIN, LOWEST_BIN, Sketch
+
+MAX_LOAD_BYTES = 24 * 1024
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
+
+
+class UnreadableLoad(ValueError):
+    """The pod answered, but not with a load report: treat it as not scraped. The message is one line."""
+
+
+class _Wire(BaseModel):
+    """Strict types; fields a newer engine adds are left aside."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
+
+
+class _SketchOnTheWire(_Wire):
+    gamma: Annotated[float, Field(ge=GAMMA - 1e-6, le=GAMMA + 1e-6)]
+    zero: Count
+    bins: dict[Annotated[int, Field(strict=False, ge=LOWEST_BIN, le=HIGHEST_BIN)], Count]
+
+
+def _sketch(value: Any) -> Sketch:
+    if isinstance(value, Sketch):
+        return value
+    wire = _SketchOnTheWire.model_validate(value)
+    return Sketch(wire.zero, tuple(sorted((k, n) for k, n in wire.bins.items() if n)))
+
+
+SketchField = Annotated[Sketch, BeforeValidator(_sketch)]
+
+
+class KvBlocks(_Wire):
+    """Blocks of the paged KV cache."""
+
+    total: Count = 0
+    used: Count = 0
+
+
+class Counters(_Wire):
+    """Totals since `boot`; the first three count HTTP requests, the tokens count tokens."""
+
+    received: Count = 0
+    finished: Count = 0
+    rejected: Count = 0
+    prompt_tokens: Count = 0
+    cached_tokens: Count = 0
+    generated_tokens: Count = 0
+    preemptions: Count = 0
+    steps: Count = 0
+
+
+class Sketches(_Wire):
+    """Seconds of finished requests since `boot`."""
+
+    ttft: SketchField = Sketch()
+    tpot: SketchField = Sketch()
+    e2e: SketchField = Sketch()
+
+
+class LoadReport(_Wire):
+    """One pod's load. Counters and sketches begin again at zero where `boot` changes; all times are seconds."""
+
+    version: Literal[1]
+    boot: Annotated[str, Field(min_length=1, max_length=128)]
+    state: Literal["starting", "ready", "draining"]
+    uptime_s: Seconds
+    slots: Annotated[int, Field(ge=0, le=1_000_000)]
+    running: Annotated[int, Field(ge=0, le=1_000_000)]
+    waiting: Annotated[int, Field(ge=0, le=1_000_000)]
+    oldest_waiting_s: Seconds | None = None
+    oldest_unfinished_s: Seconds | None = None
+    kv_blocks: KvBlocks = KvBlocks()
+    counters: Counters
+    last_step_age_s: Seconds | None = None
+    sketches: Sketches = Sketches()
+    waiting_ages: SketchField = Sketch()
+    running_tpot: SketchField = Sketch()
+
+
+def read_load(body: bytes) -> LoadReport:
+    """Parse the body of `GET /load`. Anything out of bounds raises UnreadableLoad: a bad number is never a number."""
+    if len(body) > MAX_LOAD_BYTES:
+        raise UnreadableLoad(f"/load answered {len(body)} bytes; at most {MAX_LOAD_BYTES} are read")
+    try:
+        return LoadReport.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the body"
+        raise UnreadableLoad(f"/load is not a load report: {where}: {first['msg']}") from error
