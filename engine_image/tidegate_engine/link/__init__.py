@@ -1,1 +1,4 @@
-"""Messages and the channel between server and runtime. Law: the standard library, msgspec and core.request; no torch, no text."""
+"""Messages and the channel between server and runtime.
+
+Law: the standard library, msgspec and core.request; no torch, no text.
+"""
