@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from tidegate_operator.observed_load import LoadReport, UnreadableLoad, read_load
 from tidegate_operator.observed_sketch import Sketch
@@ -21,11 +22,19 @@ __all__ = [
     "LoadReport",
     "Phase",
     "ReplicaFacts",
+    "ServiceKey",
     "ServiceObserved",
     "Sketch",
     "UnreadableLoad",
     "read_load",
 ]
+
+
+class ServiceKey(NamedTuple):
+    """Names one InferenceService in the cluster."""
+
+    namespace: str
+    name: str
 
 
 class Phase(StrEnum):
