@@ -1,0 +1,112 @@
+"""Names that want a look: each at most once, never two at once for one name, later after a failure.
+
+`Backlog` is the arithmetic, with the time as an argument; `KeyedQueue` waits on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidegate_operator.observed import ServiceKey
+
+
+class Due(NamedTuple):
+    """The next name, and in how many seconds it is due (0: now)."""
+
+    key: ServiceKey
+    wait: float
+
+
+@dataclass
+class Backlog:
+    """Which name is due when. `debounce` gathers a burst; failures double the wait from `retry_base` to `retry_cap`."""
+
+    debounce: float = 0.05
+    retry_base: float = 0.5
+    retry_cap: float = 60.0
+    _due: dict[ServiceKey, float] = field(default_factory=dict)
+    _busy: set[ServiceKey] = field(default_factory=set)
+    _failures: dict[ServiceKey, int] = field(default_factory=dict)
+    _not_before: dict[ServiceKey, float] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, key: ServiceKey, now: float, after: float | None = None) -> None:
+        """Ask for a look; the earliest wish wins, but a failing name waits out its backoff, whoever asks."""
+        wish = max(now + (self.debounce if after is None else after), self._not_before.get(key, 0.0))
+        self._due[key] = min(wish, self._due.get(key, wish))
+
+    def next(self, now: float) -> Due | None:
+        """The earliest name that nobody works on, or None."""
+        free = [(due, key) for key, due in self._due.items() if key not in self._busy]
+        if not free:
+            return None
+        due, key = min(free)
+        return Due(key, max(0.0, due - now))
+
+    def start(self, key: ServiceKey) -> None:
+        """Take the name: wishes made from now on are for another look."""
+        self._due.pop(key, None)
+        self._busy.add(key)
+
+    def succeed(self, key: ServiceKey) -> None:
+        """The look is over and the name's failures are forgotten."""
+        self._busy.discard(key)
+        self._failures.pop(key, None)
+        self._not_before.pop(key, None)
+
+    def fail(self, key: ServiceKey, now: float) -> float:
+        """The look failed: look again after a doubled wait, which is returned (seconds)."""
+        self._busy.discard(key)
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        wait: float = min(self.retry_cap, self.retry_base * 2 ** min(failures, 20))
+        self._not_before[key] = now + wait
+        self._due[key] = now + wait
+        return wait
+
+
+class KeyedQueue:
+    """An awaitable backlog for several workers on one event loop."""
+
+    def __init__(self, clock: Callable[[], float], backlog: Backlog | None = None) -> None:
+        self._backlog = backlog or Backlog()
+        self._clock = clock
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._backlog)
+
+    def add(self, key: ServiceKey, after: float | None = None) -> None:
+        """Ask for a look at this name, `after` seconds from now (None: after the debounce)."""
+        self._backlog.add(key, self._clock(), after)
+        self._changed.set()
+
+    async def get(self) -> ServiceKey:
+        """Wait for the next name that is due, and take it."""
+        while True:
+            self._changed.clear()
+            due = self._backlog.next(self._clock())
+            if due is not None and due.wait == 0:
+                self._backlog.start(due.key)
+                return due.key
+            try:
+                async with asyncio.timeout(None if due is None else due.wait):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def succeed(self, key: ServiceKey) -> None:
+        """The look is over; wishes made meanwhile are served."""
+        self._backlog.succeed(key)
+        self._changed.set()
+
+    def fail(self, key: ServiceKey) -> float:
+        """The look failed; returns after how many seconds it is tried again."""
+        wait = self._backlog.fail(key, self._clock())
+        self._changed.set()
+        return wait
