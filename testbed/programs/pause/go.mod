@@ -1,0 +1,3 @@
+module tidegate.dev/testbed/pause
+
+go 1.26

@@ -1,0 +1,82 @@
+"""Where one testbed lives: its folders, its addresses and the ports it shows on the host's loopback."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+NODE_IP = "10.88.0.1"
+"""The bridge's address inside the namespace: the node's own, the API server's, CoreDNS's and the pods' gateway."""
+
+
+class TestbedError(Exception):
+    """The testbed cannot do what was asked; the message names the remedy."""
+
+    __test__ = False
+
+
+def cache_root() -> Path:
+    """The folder of everything that is built or downloaded, outside any checkout."""
+    named = os.environ.get("TIDEGATE_CACHE")
+    if named:
+        return Path(named).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "tidegate"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One testbed; two of different names run side by side."""
+
+    name: str
+    cache: Path
+
+    @property
+    def state(self) -> Path:
+        """Everything one run writes; removed by `down` but for the image store."""
+        return self.cache / "state" / self.name
+
+    @property
+    def image_store(self) -> Path:
+        """containerd's root. It outlives `down`: that is what makes the second demo quick."""
+        return self.cache / "images" / self.name
+
+    @property
+    def netns(self) -> str:
+        return self.name
+
+    @property
+    def cgroup(self) -> str:
+        return self.name
+
+    @property
+    def api_port(self) -> int:
+        """The API server's port on the host's loopback: 16443 for the default name, else one that follows from it."""
+        return 16443 if self.name == "tidegate" else 17000 + zlib.crc32(self.name.encode()) % 10000
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For the host: an ordinary kubeconfig of an administrator."""
+        return self.state / "kubeconfig"
+
+    @property
+    def inner_kubeconfig(self) -> Path:
+        """For programs inside the namespace."""
+        return self.state / "admin.kubeconfig"
+
+    @property
+    def containerd_socket(self) -> Path:
+        return self.state / "containerd.sock"
+
+    @property
+    def models(self) -> Path:
+        """A folder that pods may mount by a hostPath volume."""
+        return self.cache / "models"
+
+
+def instance(name: str = "tidegate") -> Instance:
+    """The instance of that name under this user's cache."""
+    if not name.replace("-", "").isalnum() or len(name) > 20:
+        raise TestbedError(f"--name {name!r} cannot name a namespace: use at most 20 letters, digits and dashes")
+    return Instance(name, cache_root())
