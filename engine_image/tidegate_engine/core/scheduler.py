@@ -1,0 +1,298 @@
+"""What the next step computes, by one idea: a request's `num_computed` chases its number of tokens.
+
+Every step spends one token budget, running requests first, in order of arrival. Chunked prefill, prefix hits, decoding
+and recomputation after preemption are all this arithmetic. Source of the idea: vLLM's V1 scheduler.
+The same calls in the same order give the same batches, so that every rank can run its own scheduler.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from collections.abc import Sequence as Ordered
+from dataclasses import dataclass
+
+from tidegate_engine.core.blocks import BlockPool, IntegrityError
+from tidegate_engine.core.request import FinishReason, SamplingParams
+from tidegate_engine.core.sequence import Sequence, State
+
+
+class RequestRefused(ValueError):
+    """The request could never run here; the message names the value and the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds a step and a request."""
+
+    max_model_len: int
+    """Tokens of prompt and answer together."""
+    token_budget: int
+    """Tokens computed in a step."""
+    slots: int
+    """Requests running at a time."""
+    prefix_caching: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One request's share of a step: compute `token_ids` from position `start`, and sample after them if `samples`."""
+
+    id: int
+    start: int
+    token_ids: tuple[int, ...]
+    block_table: tuple[int, ...]
+    samples: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """A step. Its work is in order of arrival; sampled rows are those with `samples`, in the same order."""
+
+    work: tuple[Work, ...]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens this step computes."""
+        return sum(len(part.token_ids) for part in self.work)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutput:
+    """New tokens of one request; `cached_tokens` is told in the first, `finish_reason` in the last."""
+
+    id: int
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason | None
+    cached_tokens: int
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts since start."""
+
+    preemptions: int = 0
+    prompt_tokens: int = 0
+    """Prompt tokens computed for the first time."""
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+
+
+class Scheduler:
+    """First come, first served. When blocks run out, the newest running request gives up its own and waits again."""
+
+    def __init__(self, pool: BlockPool, limits: Limits) -> None:
+        if limits.token_budget < 1 or limits.slots < 1 or limits.max_model_len < 1:
+            raise ValueError(f"{limits} lets nothing run")
+        self.pool = pool
+        self.limits = limits
+        self.totals = Totals()
+        self._sequences: dict[int, Sequence] = {}
+        self._waiting: deque[Sequence] = deque()
+        self._running: list[Sequence] = []
+        self._in_flight: Batch | None = None
+        self._retiring: dict[int, Sequence] = {}
+
+    @property
+    def num_running(self) -> int:
+        """Requests that hold blocks."""
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that hold none."""
+        return len(self._waiting)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request has not ended."""
+        return bool(self._sequences)
+
+    def add(self, id: int, prompt: Ordered[int], params: SamplingParams) -> None:
+        """Queue a request; raises RequestRefused, and then nothing has changed."""
+        total = len(prompt) + params.max_tokens
+        if id in self._sequences or id in self._retiring:
+            raise RequestRefused(f"id {id}: is in use; every request needs its own")
+        if not prompt:
+            raise RequestRefused("prompt: is empty; give one token or more")
+        if params.max_tokens < 1:
+            raise RequestRefused(f"max_tokens {params.max_tokens}: ask for one token or more")
+        if total > self.limits.max_model_len:
+            raise RequestRefused(
+                f"prompt of {len(prompt)} tokens and max_tokens {params.max_tokens}: "
+                f"over max_model_len {self.limits.max_model_len}"
+            )
+        # The last token is never fed back, so its key and value take no room.
+        if self.pool.blocks_for(total - 1) > self.pool.num_blocks:
+            raise RequestRefused(
+                f"prompt of {len(prompt)} tokens and max_tokens {params.max_tokens}: over the KV cache's "
+                f"{self.pool.num_blocks * self.pool.block_size} tokens"
+            )
+        sequence = Sequence(id, list(prompt), len(prompt), params)
+        self._sequences[id] = sequence
+        self._waiting.append(sequence)
+
+    def abort(self, ids: Iterable[int]) -> None:
+        """End requests without a word; ids that have ended already are no news."""
+        for id in ids:
+            sequence = self._sequences.get(id)
+            if sequence is not None:
+                self._end(sequence)
+
+    def schedule(self) -> Batch | None:
+        """The next step, or None where nothing is left to do. Each batch is committed before the next is made."""
+        if self._in_flight is not None:
+            raise IntegrityError("the batch in flight is not committed yet")
+        budget = self.limits.token_budget
+        preempted_before = self.totals.preemptions
+        work: list[Work] = []
+        index = 0
+        while index < len(self._running) and budget > 0:
+            sequence = self._running[index]
+            count = min(len(sequence.tokens) - sequence.num_computed, budget)
+            if not self._make_room(sequence, count):
+                break
+            work.append(self._advance(sequence, count))
+            budget -= count
+            index += 1
+        if self.totals.preemptions == preempted_before:
+            while budget > 0 and self._waiting and len(self._running) < self.limits.slots:
+                sequence = self._waiting[0]
+                if not self._admit(sequence):
+                    break
+                count = min(len(sequence.tokens) - sequence.num_computed, budget)
+                self._grow(sequence, count)
+                work.append(self._advance(sequence, count))
+                budget -= count
+        if not work:
+            return None
+        self._in_flight = Batch(tuple(work))
+        return self._in_flight
+
+    def commit(self, batch: Batch, sampled: Ordered[Ordered[int]]) -> list[RequestOutput]:
+        """Take a finished step's tokens: one list for each part that samples. None sampled: the last is done again.
+
+        What ended while the batch was in flight gives its blocks back here, and is not heard of again.
+        """
+        if batch is not self._in_flight:
+            raise IntegrityError("this batch is not the one in flight")
+        if len(sampled) != sum(part.samples for part in batch.work):
+            raise IntegrityError(f"{len(sampled)} rows were sampled, which is not what the batch asked for")
+        self._in_flight = None
+        outputs: list[RequestOutput] = []
+        rows = iter(sampled)
+        for part in batch.work:
+            tokens = next(rows) if part.samples else ()
+            retired = self._retiring.pop(part.id, None)
+            sequence = self._sequences[part.id] if retired is None else retired
+            if part.samples and not tokens:
+                sequence.num_computed -= 1
+            self._count_prompt(sequence)
+            if self.limits.prefix_caching:
+                sequence.publish(self.pool)
+            if retired is not None:
+                retired.let_go(self.pool)
+            elif tokens:
+                outputs.append(self._take(sequence, tokens))
+        return outputs
+
+    def check_integrity(self) -> None:
+        """Raise IntegrityError where requests and pool disagree. O(requests and blocks): for tests and idle moments."""
+        self.pool.check_integrity()
+        counts = [0] * self.pool.num_blocks
+        for sequence in [*self._running, *self._waiting, *self._retiring.values()]:
+            for block in sequence.blocks:
+                counts[block] += 1
+        if counts != self.pool.reference_counts():
+            raise IntegrityError("blocks are held that are in no request's table, or the other way round")
+        if len(self._running) > self.limits.slots:
+            raise IntegrityError(f"{len(self._running)} requests run in {self.limits.slots} slots")
+        if len(self._sequences) != len(self._running) + len(self._waiting):
+            raise IntegrityError("a request is neither running nor waiting")
+        for sequence in self._running:
+            fits = sequence.num_computed <= len(sequence.blocks) * self.pool.block_size
+            if sequence.state is not State.RUNNING or not fits or sequence.num_computed > len(sequence.tokens):
+                raise IntegrityError(f"request {sequence.id} has computed more than it has room or tokens for")
+        for sequence in self._waiting:
+            if sequence.state is not State.WAITING or sequence.blocks or sequence.num_computed:
+                raise IntegrityError(f"request {sequence.id} waits and holds blocks")
+
+    def _make_room(self, sequence: Sequence, count: int) -> bool:
+        """Find blocks for `count` more tokens, from the newest if need be; False where it was the newest itself."""
+        missing = self.pool.blocks_for(sequence.num_computed + count) - len(sequence.blocks)
+        while missing > self.pool.num_free:
+            newest = self._running.pop()
+            newest.let_go(self.pool)
+            newest.state = State.WAITING
+            self._waiting.appendleft(newest)
+            self.totals.preemptions += 1
+            if newest is sequence:
+                return False
+        self._grow(sequence, count)
+        return True
+
+    def _admit(self, sequence: Sequence) -> bool:
+        """Move the head of the queue to running, if all its tokens fit and every running request can grow by a block.
+
+        Without that reserve a request would be admitted only to be preempted a few steps later, for ever.
+        """
+        hits = sequence.cached_blocks(self.pool) if self.limits.prefix_caching else []
+        taken_from_free = sum(self.pool.is_free(block) for block in hits)
+        needed = self.pool.blocks_for(len(sequence.tokens)) - len(hits) + taken_from_free
+        if needed + len(self._running) > self.pool.num_free:
+            return False
+        for block in hits:
+            self.pool.hold(block)
+        sequence.blocks = hits
+        sequence.num_published = len(hits)
+        sequence.num_computed = len(hits) * self.pool.block_size
+        if sequence.cached_tokens is None:
+            sequence.cached_tokens = sequence.most_computed = sequence.num_computed
+            self.totals.cached_tokens += sequence.num_computed
+        sequence.state = State.RUNNING
+        self._waiting.popleft()
+        self._running.append(sequence)
+        return True
+
+    def _grow(self, sequence: Sequence, count: int) -> None:
+        while len(sequence.blocks) < self.pool.blocks_for(sequence.num_computed + count):
+            sequence.blocks.append(self.pool.allocate())
+
+    def _advance(self, sequence: Sequence, count: int) -> Work:
+        start, end = sequence.num_computed, sequence.num_computed + count
+        sequence.num_computed = end
+        tokens = tuple(sequence.tokens[start:end])
+        return Work(sequence.id, start, tokens, tuple(sequence.blocks), end == len(sequence.tokens))
+
+    def _count_prompt(self, sequence: Sequence) -> None:
+        reached = min(sequence.num_computed, sequence.prompt_length)
+        self.totals.prompt_tokens += max(0, reached - sequence.most_computed)
+        sequence.most_computed = max(sequence.most_computed, sequence.num_computed)
+
+    def _take(self, sequence: Sequence, tokens: Ordered[int]) -> RequestOutput:
+        kept: list[int] = []
+        reason: FinishReason | None = None
+        for token in tokens:
+            kept.append(token)
+            reason = sequence.append(token)
+            if reason is not None:
+                break
+        self.totals.generated_tokens += len(kept)
+        cached = 0 if sequence.announced else sequence.cached_tokens or 0
+        sequence.announced = True
+        if reason is not None:
+            self._end(sequence)
+        return RequestOutput(sequence.id, tuple(kept), reason, cached)
+
+    def _end(self, sequence: Sequence) -> None:
+        del self._sequences[sequence.id]
+        if sequence.state is State.WAITING:
+            self._waiting.remove(sequence)
+        else:
+            self._running.remove(sequence)
+        sequence.state = State.ENDED
+        in_flight = self._in_flight is not None and any(part.id == sequence.id for part in self._in_flight.work)
+        if in_flight:
+            self._retiring[sequence.id] = sequence
+        else:
+            sequence.let_go(self.pool)

@@ -1,0 +1,86 @@
+"""A request's tokens and blocks, as the scheduler keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tidegate_engine.core.blocks import ROOT, BlockPool
+from tidegate_engine.core.request import FinishReason, SamplingParams
+
+
+class State(Enum):
+    """Where a sequence is; it leaves by ENDED, once."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """`num_computed` chases the number of tokens; what lies between is the work that is left."""
+
+    id: int
+    tokens: list[int]
+    prompt_length: int
+    params: SamplingParams
+    state: State = State.WAITING
+    num_computed: int = 0
+    blocks: list[int] = field(default_factory=list)
+    num_published: int = 0
+    """Blocks from the first on whose content the pool knows."""
+    cached_tokens: int | None = None
+    """Prompt tokens found in the cache at first admission; None before it."""
+    most_computed: int = 0
+    """The furthest `num_computed` has been; work below it is recomputation."""
+    announced: bool = False
+    """Whether an output has gone out."""
+    digests: list[bytes] = field(default_factory=list)
+
+    @property
+    def num_generated(self) -> int:
+        """Tokens sampled so far."""
+        return len(self.tokens) - self.prompt_length
+
+    def digest(self, index: int, pool: BlockPool) -> bytes:
+        """The name of block `index`, which must be full of known tokens. Computed once: tokens never change."""
+        size = pool.block_size
+        while len(self.digests) <= index:
+            start = len(self.digests) * size
+            parent = self.digests[-1] if self.digests else ROOT
+            self.digests.append(pool.digest(parent, self.tokens[start : start + size]))
+        return self.digests[index]
+
+    def cached_blocks(self, pool: BlockPool) -> list[int]:
+        """Blocks already computed for a beginning of these tokens; one token at least is left to compute."""
+        found: list[int] = []
+        for index in range((len(self.tokens) - 1) // pool.block_size):
+            block = pool.find(self.digest(index, pool))
+            if block is None:
+                break
+            found.append(block)
+        return found
+
+    def publish(self, pool: BlockPool) -> None:
+        """Offer every full block whose keys and values are written."""
+        while (self.num_published + 1) * pool.block_size <= self.num_computed:
+            pool.publish(self.blocks[self.num_published], self.digest(self.num_published, pool))
+            self.num_published += 1
+
+    def let_go(self, pool: BlockPool) -> None:
+        """Give the blocks back; the tokens stay, to be computed again or never."""
+        pool.release(self.blocks)
+        self.blocks = []
+        self.num_computed = 0
+        self.num_published = 0
+
+    def append(self, token: int) -> FinishReason | None:
+        """Take a sampled token; the reason to end with it, where there is one."""
+        self.tokens.append(token)
+        params = self.params
+        if token in params.stop_token_ids and not params.ignore_eos and self.num_generated > params.min_tokens:
+            return FinishReason.STOP
+        if self.num_generated >= params.max_tokens:
+            return FinishReason.LENGTH
+        return None

@@ -1,0 +1,198 @@
+"""Block pool and scheduler as a state machine, with a model that can tell a poisoned cache from a sound one.
+
+The model of these tests writes into each cache slot a digest of the whole prefix that ends there, derived from the slot
+before it as the block table has it, exactly as keys and values derive from all before them. Its next token is read from
+the last slot. So a block shared wrongly, freed early, or published before it was written changes the tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, assume, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tidegate_engine.core.blocks import BlockPool
+from tidegate_engine.core.request import FinishReason, SamplingParams
+from tidegate_engine.core.scheduler import Batch, Limits, RequestOutput, RequestRefused, Scheduler, Work
+
+VOCABULARY = 3
+STOP_TOKEN = 2
+START = b"start"
+
+
+def after(state: bytes, token: int) -> bytes:
+    return hashlib.blake2b(state + bytes([token]), digest_size=8).digest()
+
+
+def next_token(state: bytes) -> int:
+    return state[0] % VOCABULARY
+
+
+def expected_answer(prompt: Sequence[int], params: SamplingParams) -> tuple[list[int], FinishReason]:
+    """What the model says without any cache, batch or chunk."""
+    state = START
+    for token in prompt:
+        state = after(state, token)
+    answer: list[int] = []
+    while True:
+        answer.append(next_token(state))
+        if answer[-1] in params.stop_token_ids and not params.ignore_eos and len(answer) > params.min_tokens:
+            return answer, FinishReason.STOP
+        if len(answer) == params.max_tokens:
+            return answer, FinishReason.LENGTH
+        state = after(state, answer[-1])
+
+
+@dataclass
+class Asked:
+    prompt: list[int]
+    params: SamplingParams
+    answer: list[int] = field(default_factory=list)
+    reason: FinishReason | None = None
+    aborted: bool = False
+    computed: int = 0
+
+
+class SchedulerMachine(RuleBasedStateMachine):
+    @initialize(
+        num_blocks=st.integers(1, 12),
+        block_size=st.integers(1, 4),
+        budget=st.integers(1, 9),
+        slots=st.integers(1, 4),
+        caching=st.booleans(),
+    )
+    def start(self, num_blocks: int, block_size: int, budget: int, slots: int, caching: bool) -> None:
+        self.block_size = block_size
+        self.limits = Limits(max_model_len=24, token_budget=budget, slots=slots, prefix_caching=caching)
+        self.scheduler = Scheduler(BlockPool(num_blocks, block_size, b"key"), self.limits)
+        self.cache: list[bytes] = [b"never written"] * (num_blocks * block_size)
+        self.asked: dict[int, Asked] = {}
+        self.batch: Batch | None = None
+        self.next_id = 0
+
+    @rule(
+        beginning=st.integers(0, 2),
+        rest=st.lists(st.integers(0, VOCABULARY - 1), max_size=6),
+        max_tokens=st.integers(1, 8),
+        ignore_eos=st.booleans(),
+        min_tokens=st.integers(0, 3),
+    )
+    def add(self, beginning: int, rest: list[int], max_tokens: int, ignore_eos: bool, min_tokens: int) -> None:
+        prompt = [[], [0] * 8, [1, 0, 2, 0, 1]][beginning] + rest
+        params = SamplingParams(
+            max_tokens=max_tokens, stop_token_ids=(STOP_TOKEN,), ignore_eos=ignore_eos, min_tokens=min_tokens
+        )
+        pool = self.scheduler.pool
+        total = len(prompt) + max_tokens
+        possible = prompt and total <= 24 and pool.blocks_for(total - 1) <= pool.num_blocks
+        try:
+            self.scheduler.add(self.next_id, prompt, params)
+        except RequestRefused:
+            assert not possible
+            return
+        assert possible
+        self.asked[self.next_id] = Asked(prompt, params)
+        self.next_id += 1
+
+    @precondition(lambda self: self.batch is None)
+    @rule()
+    def schedule(self) -> None:
+        unfinished = [id for id, asked in self.asked.items() if asked.reason is None and not asked.aborted]
+        self.batch = self.scheduler.schedule()
+        assert (self.batch is None) == (not unfinished)
+        if self.batch is None:
+            return
+        assert self.batch.num_tokens <= self.limits.token_budget
+        ids = [work.id for work in self.batch.work]
+        assert ids == sorted(set(ids)), "first come, first served, and each once"
+        assert all(work.token_ids for work in self.batch.work)
+
+    @precondition(lambda self: self.batch is not None)
+    @rule(dropped=st.integers(0, 15))
+    def commit(self, dropped: int) -> None:
+        assert self.batch is not None
+        written = list(self.cache)
+        sampled: list[list[int]] = []
+        for work in self.batch.work:
+            state = self.compute(work, written)
+            if work.samples:
+                drop = dropped == len(sampled)
+                sampled.append([] if drop else [next_token(state)])
+        self.cache = written
+        outputs = self.scheduler.commit(self.batch, sampled)
+        self.batch = None
+        self.hear(outputs)
+
+    def compute(self, work: Work, written: list[bytes]) -> bytes:
+        """Write this part's slots; what was there before the step is read from before the step."""
+        asked = self.asked[work.id]
+        tokens = asked.prompt + asked.answer
+        assert list(work.token_ids) == tokens[work.start : work.start + len(work.token_ids)]
+        assert work.samples == (work.start + len(work.token_ids) == len(tokens))
+        state = START if work.start == 0 else self.cache[self.slot(work, work.start - 1)]
+        for offset, token in enumerate(work.token_ids):
+            state = after(state, token)
+            written[self.slot(work, work.start + offset)] = state
+        return state
+
+    def slot(self, work: Work, position: int) -> int:
+        return work.block_table[position // self.block_size] * self.block_size + position % self.block_size
+
+    def hear(self, outputs: list[RequestOutput]) -> None:
+        for output in outputs:
+            asked = self.asked[output.id]
+            assert not asked.aborted and asked.reason is None, "nothing is heard of a request after its end"
+            assert output.cached_tokens <= (len(asked.prompt) - 1 if not asked.answer else 0)
+            asked.answer += output.tokens
+            asked.reason = output.finish_reason
+            expected, reason = expected_answer(asked.prompt, asked.params)
+            assert asked.answer == expected[: len(asked.answer)]
+            assert (asked.reason is not None) == (asked.answer == expected)
+            assert asked.reason in (None, reason)
+
+    @rule(data=st.data())
+    def abort(self, data: st.DataObject) -> None:
+        assume(self.asked)
+        id = data.draw(st.sampled_from(list(self.asked)))
+        self.scheduler.abort([id, id, 10**6])
+        if self.asked[id].reason is None:
+            self.asked[id].aborted = True
+
+    @invariant()
+    def holds_together(self) -> None:
+        self.scheduler.check_integrity()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "scheduler"):
+            return
+        for _ in range(5000):
+            if self.batch is None:
+                self.schedule()
+            if self.batch is None:
+                break
+            self.commit(dropped=-1)
+            self.scheduler.check_integrity()
+        assert not self.scheduler.has_work
+        assert self.scheduler.pool.num_used == 0
+        assert self.scheduler.num_running == self.scheduler.num_waiting == 0
+        for asked in self.asked.values():
+            assert asked.aborted != (asked.reason is not None), "every request ends exactly once"
+        totals = self.scheduler.totals
+        assert totals.generated_tokens == sum(len(asked.answer) for asked in self.asked.values())
+        prompts = sum(len(asked.prompt) for asked in self.asked.values() if not asked.aborted)
+        everything = sum(len(asked.prompt) for asked in self.asked.values())
+        assert prompts <= totals.prompt_tokens + totals.cached_tokens <= everything
+
+
+TestSchedulerMachine = SchedulerMachine.TestCase
+TestSchedulerMachine.settings = settings(
+    max_examples=2000,
+    stateful_step_count=24,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
