@@ -1,0 +1,158 @@
+"""A model's shape, from GGUF metadata or from config.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate_engine.files.errors import ModelFileError
+from tidegate_engine.files.gguf import GGUFFile
+
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "llama",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+}
+"""config.json's names, and the family whose code computes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Llama3Scaling:
+    """Llama 3.1's stretched rotary frequencies."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """The numbers that a network of the Llama family is built from."""
+
+    family: str
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_position: int
+    rope_theta: float
+    norm_eps: float
+    tied_embeddings: bool
+    eos_ids: tuple[int, ...] = ()
+    rope_scaling: Llama3Scaling | None = None
+    linear_rope_factor: float = 1.0
+    sliding_window: int | None = None
+
+    def __post_init__(self) -> None:
+        sizes = (self.num_layers, self.hidden_size, self.num_heads, self.num_kv_heads, self.head_dim, self.vocab_size)
+        if min(*sizes, self.intermediate_size, self.max_position) < 1 or self.num_heads % self.num_kv_heads:
+            raise ModelFileError(
+                f"the model's shape makes no sense: {self.num_layers} layers, hidden {self.hidden_size}, "
+                f"{self.num_heads} heads over {self.num_kv_heads} key/value heads of {self.head_dim}"
+            )
+
+
+def from_gguf(file: GGUFFile) -> ModelConfig:
+    """The configuration in a GGUF file's metadata. Raises ModelFileError for other architectures."""
+    family = file.metadata.get("general.architecture")
+    if family not in ("llama", "qwen2", "qwen3"):
+        raise ModelFileError(f"{file.path}: architecture {family!r} is not supported; llama, qwen2 and qwen3 are")
+
+    def get(key: str, default: Any = None) -> Any:
+        value = file.metadata.get(f"{family}.{key}", default)
+        if value is None:
+            raise ModelFileError(f"{file.path}: the metadata lacks {family}.{key}; convert the model again")
+        return value
+
+    embedding = file.tensors.get("token_embd.weight")
+    if embedding is None:
+        raise ModelFileError(f"{file.path}: the tensor token_embd.weight is missing; convert the model again")
+    scaling = file.metadata.get(f"{family}.rope.scaling.type", "none")
+    if scaling not in ("none", "linear"):
+        raise ModelFileError(f"{file.path}: rope scaling {scaling!r} is not supported; none and linear are")
+    eos = file.metadata.get("tokenizer.ggml.eos_token_id")
+    try:
+        heads, hidden = int(get("attention.head_count")), int(get("embedding_length"))
+        return ModelConfig(
+            family=family,
+            num_layers=int(get("block_count")),
+            hidden_size=hidden,
+            intermediate_size=int(get("feed_forward_length")),
+            num_heads=heads,
+            num_kv_heads=int(get("attention.head_count_kv", heads)),
+            head_dim=int(get("attention.key_length", hidden // max(heads, 1))),
+            vocab_size=embedding.shape[0],
+            max_position=int(get("context_length")),
+            rope_theta=float(get("rope.freq_base", 10000.0)),
+            norm_eps=float(get("attention.layer_norm_rms_epsilon")),
+            tied_embeddings="output.weight" not in file.tensors,
+            eos_ids=() if eos is None else (int(eos),),
+            linear_rope_factor=float(get("rope.scaling.factor", 1.0)) if scaling == "linear" else 1.0,
+        )
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"{file.path}: the metadata cannot be read ({error}); convert the model again") from None
+
+
+def from_folder(folder: Path) -> ModelConfig:
+    """The configuration in a Hugging Face folder's config.json. Raises ModelFileError."""
+    path = folder / "config.json"
+    try:
+        raw = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ModelFileError(f"{path}: no such file; a model folder holds config.json and *.safetensors") from None
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{path}: cannot be read as JSON ({error})") from None
+    names = raw.get("architectures") or ["none"]
+    family = ARCHITECTURES.get(names[0])
+    if family is None:
+        raise ModelFileError(f"{path}: architecture {names[0]} is not supported; {', '.join(ARCHITECTURES)} are")
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind not in ("default", "linear", "llama3"):
+        raise ModelFileError(f"{path}: rope scaling {kind!r} is not supported; default, linear and llama3 are")
+    eos = raw.get("eos_token_id")
+    try:
+        heads = int(raw["num_attention_heads"])
+        return ModelConfig(
+            family=family,
+            num_layers=int(raw["num_hidden_layers"]),
+            hidden_size=int(raw["hidden_size"]),
+            intermediate_size=int(raw["intermediate_size"]),
+            num_heads=heads,
+            num_kv_heads=int(raw.get("num_key_value_heads") or heads),
+            head_dim=int(raw.get("head_dim") or raw["hidden_size"] // heads),
+            vocab_size=int(raw["vocab_size"]),
+            max_position=int(raw.get("max_position_embeddings", 2048)),
+            rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
+            norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
+            tied_embeddings=bool(raw.get("tie_word_embeddings", False)),
+            eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (int(eos),),
+            rope_scaling=_llama3(rope) if kind == "llama3" else None,
+            linear_rope_factor=float(rope["factor"]) if kind == "linear" else 1.0,
+            sliding_window=_sliding_window(raw),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{path}: {error!r} while reading the model's shape") from None
+
+
+def _llama3(rope: dict[str, Any]) -> Llama3Scaling:
+    return Llama3Scaling(
+        float(rope["factor"]),
+        float(rope["low_freq_factor"]),
+        float(rope["high_freq_factor"]),
+        int(rope["original_max_position_embeddings"]),
+    )
+
+
+def _sliding_window(raw: dict[str, Any]) -> int | None:
+    # Qwen's configurations name a window and switch it off.
+    if raw.get("use_sliding_window", True) and raw.get("sliding_window"):
+        return int(raw["sliding_window"])
+    return None
