@@ -1,4 +1,4 @@
-"""An API server in memory, as far as the operator can tell: apply, list, get, uids, generations, and failures on demand."""
+"""An API server in memory, as far as the operator can tell: apply, list, get, uids, generations, failures on demand."""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ from typing import Any
 import aiohttp
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.client.models.v1_lease import V1Lease
+from kubernetes.aio.client.models.v1_object_meta import V1ObjectMeta
 from kubernetes.aio.leaderelection.electionconfig import Config
 from kubernetes.aio.leaderelection.leaderelection import LeaderElection
 from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
@@ -35,8 +37,16 @@ class TimedLease(LeaseLock):
             return False, ApiException(status=0, reason=str(error) or type(error).__name__)
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
-        """Whether the lease was created."""
-        return await self._tried(super().create(name, namespace, election_record))
+        """Whether the lease was created. (The library's own passes `pretty=True`, which its client refuses.)"""
+        body = V1Lease(metadata=V1ObjectMeta(name=name), spec=self.update_lease(election_record))
+        return await self._tried(self._created(namespace, body))
+
+    async def _created(self, namespace: str, body: V1Lease) -> bool:
+        try:
+            await self.api_instance.create_namespaced_lease(namespace, body)
+        except ApiException:
+            return False
+        return True
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
         """Whether the lease was taken or renewed."""
