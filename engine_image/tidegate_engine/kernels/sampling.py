@@ -5,51 +5,31 @@ A row's token depends on its own logits, parameters and random number alone, wha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 _FIRST_CANDIDATES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Penalties:
-    """Sparse corrections of a step's logits: entry i touches `logits[rows[i], ids[i]]`, each of them once."""
+def apply_penalties(
+    logits: Tensor, ids: Tensor, output_counts: Tensor, presence: Tensor, frequency: Tensor, repetition: Tensor
+) -> Tensor:
+    """Repetition, frequency and presence penalties in place on float32 logits [S, V]; returns them.
 
-    rows: Tensor
-    """int64 [N], a row for each distinct token that its prompt or output holds"""
-    ids: Tensor
-    """int64 [N]"""
-    output_counts: Tensor
-    """float32 [N], how often the output holds it; 0 where only the prompt does"""
-    presence: Tensor
-    """float32 [S]"""
-    frequency: Tensor
-    """float32 [S]"""
-    repetition: Tensor
-    """float32 [S], 1 means off; counts prompt and output, as transformers does"""
-    bias_rows: Tensor
-    """int64 [B]"""
-    bias_ids: Tensor
-    """int64 [B]"""
-    bias: Tensor
-    """float32 [B], added to `logits[bias_rows, bias_ids]`; -inf forbids a token"""
+    `ids` int64 [S, L]: the distinct tokens of a row's prompt and output, padded by repeating one of them with the same
+    count; `output_counts` float32 [S, L]: how often the output holds each, 0 where only the prompt does. The strengths
+    are float32 [S]; repetition counts prompt and output, as in transformers, the other two the output, as at OpenAI.
+    """
+    values = logits.gather(1, ids)
+    by = repetition.unsqueeze(1)
+    values = torch.where(values > 0, values / by, values * by)
+    values -= frequency.unsqueeze(1) * output_counts + presence.unsqueeze(1) * (output_counts > 0)
+    return logits.scatter_(1, ids, values)
 
 
-def apply_penalties(logits: Tensor, penalties: Penalties) -> Tensor:
-    """Repetition, frequency and presence penalties, then bias, in place on float32 logits [S, V]; returns them."""
-    at = (penalties.rows, penalties.ids)
-    if len(penalties.rows):
-        values = logits[at]
-        repetition = penalties.repetition[penalties.rows]
-        values = torch.where(values > 0, values / repetition, values * repetition)
-        values -= penalties.frequency[penalties.rows] * penalties.output_counts
-        values -= penalties.presence[penalties.rows] * (penalties.output_counts > 0)
-        logits[at] = values
-    if len(penalties.bias_rows):
-        logits.index_put_((penalties.bias_rows, penalties.bias_ids), penalties.bias, accumulate=True)
-    return logits
+def add_bias(logits: Tensor, rows: Tensor, ids: Tensor, bias: Tensor) -> Tensor:
+    """Add `bias[i]` to `logits[rows[i], ids[i]]` in place (-inf forbids a token); all [B]; returns the logits."""
+    return logits.index_put_((rows, ids), bias, accumulate=True)
 
 
 def sample(logits: Tensor, temperature: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor, uniform: Tensor) -> Tensor:
