@@ -1,0 +1,142 @@
+"""What clients may ask for, in OpenAI's names, with vLLM's for what OpenAI has no name for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from tidegate_engine.server.fields import NoOp, anything, one_of, read_request
+
+_COMMON_NO_OPS: Mapping[str, NoOp] = {
+    "user": anything,
+    "metadata": anything,
+    "safety_identifier": anything,
+    "prompt_cache_key": anything,
+    "store": one_of(False),
+    "service_tier": one_of("auto", "default"),
+    "best_of": one_of(1),
+    "skip_special_tokens": one_of(True),
+    "spaces_between_special_tokens": one_of(True),
+    "use_beam_search": one_of(False),
+    "length_penalty": one_of(1, 1.0),
+    "prompt_logprobs": one_of(),
+    "truncate_prompt_tokens": one_of(),
+    "priority": one_of(0),
+    "response_format": one_of({"type": "text"}),
+}
+_CHAT_NO_OPS: Mapping[str, NoOp] = {
+    **_COMMON_NO_OPS,
+    "tools": one_of([]),
+    "tool_choice": one_of("none", "auto"),
+    "parallel_tool_calls": one_of(True, False),
+    "functions": one_of([]),
+    "function_call": one_of("none", "auto"),
+    "modalities": one_of(["text"]),
+    "audio": one_of(),
+    "prediction": one_of(),
+    "reasoning_effort": one_of("none"),
+    "verbosity": one_of("medium"),
+    "web_search_options": one_of(),
+    "add_generation_prompt": one_of(True),
+    "continue_final_message": one_of(False),
+    "chat_template_kwargs": one_of({}),
+    "documents": one_of([]),
+    "echo": one_of(False),
+}
+_COMPLETION_NO_OPS: Mapping[str, NoOp] = {**_COMMON_NO_OPS, "suffix": one_of("")}
+
+Count = Annotated[int, Meta(ge=1)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+StopString = Annotated[str, Meta(min_length=1, max_length=1024)]
+
+
+class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Only with `stream`."""
+
+    include_usage: bool = False
+    include_obfuscation: Annotated[int, Meta(le=0)] | bool = False
+
+
+class SamplingFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What both endpoints take."""
+
+    model: str
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] = 1
+    max_tokens: Count | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] = 1.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Meta(ge=-1, le=2**31)] = 0
+    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    presence_penalty: Penalty = 0.0
+    frequency_penalty: Penalty = 0.0
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] = 1.0
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    stop: StopString | Annotated[list[StopString], Meta(max_length=16)] | None = None
+    stop_token_ids: Annotated[list[int], Meta(max_length=128)] = []
+    include_stop_str_in_output: bool = False
+    logit_bias: Annotated[dict[str, Annotated[float, Meta(ge=-100, le=100)]], Meta(max_length=1024)] = {}
+    ignore_eos: bool = False
+    min_tokens: Annotated[int, Meta(ge=0)] = 0
+
+    def stops(self) -> list[str]:
+        """The stop strings as a list."""
+        return [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
+
+
+class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece of a message's content."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One turn of a conversation. Clients send an assistant's turn back as they got it, hence the empty fields."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart] | None = None
+    name: str | None = None
+    refusal: None = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: Annotated[list[int], Meta(max_length=0)] | None = None
+    annotations: Annotated[list[int], Meta(max_length=0)] | None = None
+    reasoning_content: None = None
+
+    def text(self) -> str:
+        """The content as one string."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content or ())
+
+
+class ChatRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`POST /v1/chat/completions`."""
+
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    max_completion_tokens: Count | None = None
+    logprobs: bool = False
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+
+
+class CompletionRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`POST /v1/completions`. A prompt is text or token ids; a list of either asks for several answers."""
+
+    prompt: str | Annotated[list[str | int | list[int]], Meta(min_length=1)]
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    echo: bool = False
+
+
+def read_chat(body: bytes) -> ChatRequest:
+    """Raises InvalidRequest naming the field at fault."""
+    return read_request(body, ChatRequest, _CHAT_NO_OPS)
+
+
+def read_completion(body: bytes) -> CompletionRequest:
+    """Raises InvalidRequest naming the field at fault."""
+    return read_request(body, CompletionRequest, _COMPLETION_NO_OPS)
