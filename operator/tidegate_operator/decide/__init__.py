@@ -1,1 +1,4 @@
-"""Choosing. Law: pure; observed, resource and settings types only; no kopf, HTTP, asyncio, clock, environment, random, logging."""
+"""Choosing. Law: pure; observed, resource and settings types only.
+
+No kopf, HTTP, asyncio, clock, environment, random or logging; `now` is an argument.
+"""

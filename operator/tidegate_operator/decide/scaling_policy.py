@@ -1,0 +1,75 @@
+"""What the user asked of scaling, in numbers: seconds and counts, defaults applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """Who chooses the number of replicas."""
+
+    FIXED = "fixed"
+    """The user, by `spec.replicas`, or nobody: one."""
+    AUTO = "auto"
+    ADVISORY = "advisory"
+    """The user; the operator says what it would choose."""
+    EXTERNAL = "external"
+    """Whoever writes the scale subresource."""
+
+
+class Metric(StrEnum):
+    """A latency that can have a target; the names are those of the load report's sketches."""
+
+    TTFT = "ttft"
+    TPOT = "tpot"
+    E2E = "e2e"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyTarget:
+    """The p99 of `metric` is to be at most `seconds`."""
+
+    metric: Metric
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """At most `pods` replicas, or `percent` of those there were, in any `period_s`; as in the HPA."""
+
+    period_s: float
+    pods: int | None = None
+    percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Direction:
+    """How scaling may move one way. Of several rates the most generous counts, unless `strictest` is set."""
+
+    window_s: float = 0.0
+    rates: tuple[Rate, ...] = ()
+    strictest: bool = False
+    disabled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingPolicy:
+    """Everything the decision takes from the spec."""
+
+    mode: Mode = Mode.AUTO
+    paused: bool = False
+    replicas: int = 1
+    """What is run in the modes fixed, advisory and external (there: where nobody has written yet)."""
+    minimum: int = 1
+    maximum: int = 1
+    queue_depth: float = 1.0
+    """Waiting requests allowed per replica, on average."""
+    targets: tuple[LatencyTarget, ...] = ()
+    scale_to_zero_after_s: float | None = None
+    up: Direction = field(default_factory=Direction)
+    down: Direction = field(default_factory=lambda: Direction(window_s=300.0))
+    slots: int = 32
+    """`engine.maxRunningRequests`: the prior until a replica has said its own."""
+    stale_after_s: float = 10.0
+    stalled_after_s: float = 30.0

@@ -1,0 +1,194 @@
+"""The two terms: queue depth sizes, p99 corrects. Each says how many replicas it wants, and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from tidegate_operator.decide.capacity import replicas_for
+from tidegate_operator.decide.latency import Opinion, Verdict
+from tidegate_operator.decide.scaling_data import DataState, Supply
+from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, too_much
+from tidegate_operator.decide.scaling_memory import Learned
+from tidegate_operator.decide.scaling_policy import ScalingPolicy
+
+MOST_FUTILE_STEPS = 2
+_ROOM_BELOW = 0.92
+"""Fewer replicas must hold with some room, or chance alone would take one away and bring it back."""
+_BETTER = 0.8
+"""A step has helped where the share over target fell to this part of what it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that the questions look at."""
+
+    policy: ScalingPolicy
+    current: int
+    """Replicas of the live Deployment."""
+    supply: Supply
+    state: DataState
+    demand: Demand
+    verdicts: tuple[Verdict, ...]
+    learned: Learned
+    now: float
+
+    @property
+    def healthy(self) -> int:
+        return len(self.supply.ready) - self.supply.stalled
+
+    @property
+    def settled(self) -> bool:
+        """The last step has had its cold start and its effect can be seen, and nothing more is on its way."""
+        stepped = self.learned.last_up_at is None or self.now - self.learned.last_up_at >= self.learned.cold_start_s
+        seen = self.now - self.learned.newest_ready_at >= DEMAND_WINDOW_S
+        return stepped and seen and not (self.supply.pending or self.supply.broken or self.supply.uncreated)
+
+    @property
+    def few_requests_each(self) -> bool:
+        """Nothing queues and batches are small: more replicas could not make a request faster."""
+        demand = self.demand
+        few = max(1.5, demand.slots / 8)
+        return demand.inside_per_replica <= few and demand.waiting_per_replica < 0.5 and not demand.held
+
+    @property
+    def missed(self) -> Verdict | None:
+        """The target that is missed worst."""
+        missed = [v for v in self.verdicts if v.opinion is Opinion.MISSED]
+        return max(missed, key=lambda v: v.surely_over) if missed else None
+
+    @property
+    def unattainable(self) -> bool:
+        return self.missed is not None and (
+            self.few_requests_each or self.learned.p99_steps > MOST_FUTILE_STEPS or self._futile
+        )
+
+    @property
+    def _futile(self) -> bool:
+        learned, missed = self.learned, self.missed
+        if missed is None or learned.p99_share is None or learned.p99_steps < MOST_FUTILE_STEPS:
+            return False
+        return missed.share > _BETTER * learned.p99_share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A number of replicas, before limits; `taken` is what to remember if it is followed."""
+
+    term: str
+    replicas: int
+    reason: str
+    message: str
+    taken: Learned | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """What one term asks for, for the status. None: it has no opinion."""
+
+    name: str
+    replicas: int | None
+    message: str
+
+
+def by_queue(s: Situation) -> Wish | None:
+    """More replicas because too many wait: sized by arrivals over what a replica does, not by the length of the queue
+    (100 requests/s on replicas that do 10/s need 12; queue over target would ask for hundreds after a minute)."""
+    demand, policy = s.demand, s.policy
+    waiting = demand.waiting + demand.held
+    if waiting <= policy.queue_depth * demand.unburdened:
+        return None
+    need = _replicas_needed(s)
+    if need > s.current:
+        who = f"{_count(waiting, 'request waits', 'requests wait')} for {_count(demand.unburdened, 'ready replica')}"
+        why = (
+            f"{demand.arrivals_per_s:.3g} requests/s are worth {demand.load:.2f} full replicas, "
+            f"loaded to {demand.utilisation:.0%} at most"
+            if demand.load is not None
+            else f"{demand.inside} requests are inside, a replica takes {demand.slots} and may let "
+            f"{policy.queue_depth:g} wait"
+        )
+        return Wish(term="queueDepth", replicas=need, reason="QueueDepth", message=f"{who}: {why}")
+    everywhere = s.healthy == len(s.supply.ready) and demand.queueing_share >= 0.5
+    if s.settled and everywhere and demand.waiting_per_replica > policy.queue_depth:
+        return Wish(
+            term="queueDepth",
+            replicas=s.current + 1,
+            reason="QueueDepth",
+            message=f"{demand.waiting_per_replica:.1f} requests wait per replica over {DEMAND_WINDOW_S:.0f} s, "
+            f"{policy.queue_depth:g} are allowed; capacity is less than was believed",
+            taken=too_much(s.learned, demand, len(s.supply.ready), s.now),
+        )
+    return None
+
+
+def by_p99(s: Situation) -> Wish | None:
+    """More replicas because a p99 target is surely missed, once per cold start, while it helps."""
+    missed = s.missed
+    if missed is None or s.unattainable or not s.settled or not s.state.complete:
+        return None
+    learned, share = s.learned, missed.share
+    helped = learned.p99_share is None or share <= _BETTER * learned.p99_share
+    ready = len(s.supply.ready)
+    taken = replace(
+        too_much(learned, s.demand, ready, s.now), p99_steps=1 if helped else learned.p99_steps + 1, p99_share=share
+    )
+    return Wish(
+        term="p99",
+        replicas=max(s.current, ready) + max(1, math.ceil(ready / 10)),
+        reason="LatencyOverTarget",
+        message=say(missed),
+        taken=taken,
+    )
+
+
+def would_hold(s: Situation) -> int:
+    """Replicas that hold the targets by prediction: by load, by requests inside now, and by the p99 scaled up."""
+    demand, policy = s.demand, s.policy
+    by_load = max(
+        replicas_for(demand.predicted, demand.utilisation),
+        min(s.current, replicas_for(demand.predicted, _ROOM_BELOW * demand.utilisation)),
+    )
+    by_inside = math.ceil(demand.inside / (demand.slots + policy.queue_depth))
+    return max(by_load, by_inside, *(_held_by_p99(s, v) for v in s.verdicts), 0)
+
+
+def _held_by_p99(s: Situation, verdict: Verdict) -> int:
+    """What a request takes beyond the fastest ones is assumed to grow with the load of each replica."""
+    ready = len(s.supply.ready)
+    if s.unattainable or verdict.opinion is Opinion.NONE or verdict.p99_s is None or verdict.fastest_s is None:
+        return 0
+    if verdict.opinion is Opinion.MISSED:
+        return ready
+    room, beyond = verdict.target.seconds - verdict.fastest_s, verdict.p99_s - verdict.fastest_s
+    if room <= 0:
+        return 0
+    held = min(ready, math.ceil(round(ready * beyond / room, 6)))
+    few = max(1.5, s.demand.slots / 8)
+    return min(held, math.ceil(round(s.demand.inside_per_replica * ready / few, 6)))
+
+
+def say(verdict: Verdict) -> str:
+    """One clause: how many requests took longer than the target."""
+    target = verdict.target
+    p99 = f", p99 is {verdict.p99_s:.3g} s" if verdict.p99_s is not None else ""
+    return (
+        f"{verdict.over} of {verdict.samples} requests were over the {target.metric.value.upper()} target of "
+        f"{target.seconds:g} s{p99}"
+    )
+
+
+def _replicas_needed(s: Situation) -> int:
+    demand = s.demand
+    room = demand.slots + s.policy.queue_depth
+    if demand.load_surely is not None and s.healthy:
+        return replicas_for(demand.load_surely, demand.utilisation)
+    need = math.ceil(demand.inside / room)
+    if not s.healthy:
+        return max(1, need)
+    # What a replica does is not known yet, and a queue grows while one starts: at most double.
+    return min(need, 2 * s.healthy)
+
+
+def _count(n: int, one: str, many: str | None = None) -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"
