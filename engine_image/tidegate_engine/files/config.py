@@ -33,7 +33,8 @@ class Llama3Scaling:
 class ModelConfig:
     """The numbers that a network of the Llama family is built from."""
 
-    family: str
+    architecture: str
+    """llama (also SmolLM and Mistral), qwen2 or qwen3"""
     num_layers: int
     hidden_size: int
     intermediate_size: int
@@ -42,46 +43,58 @@ class ModelConfig:
     head_dim: int
     vocab_size: int
     max_position: int
+    """tokens that a prompt and its answer may have together"""
     rope_theta: float
     norm_eps: float
     tied_embeddings: bool
+    qkv_bias: bool = False
+    """whether the projections to queries, keys and values have a bias"""
+    output_bias: bool = False
+    """whether attention's output projection has one"""
+    mlp_bias: bool = False
     eos_ids: tuple[int, ...] = ()
     rope_scaling: Llama3Scaling | None = None
     linear_rope_factor: float = 1.0
-    sliding_window: int | None = None
+
+    @property
+    def qk_norm(self) -> bool:
+        """Whether each head's query and key are normalised before they are rotated."""
+        return self.architecture == "qwen3"
 
     def __post_init__(self) -> None:
         sizes = (self.num_layers, self.hidden_size, self.num_heads, self.num_kv_heads, self.head_dim, self.vocab_size)
-        if min(*sizes, self.intermediate_size, self.max_position) < 1 or self.num_heads % self.num_kv_heads:
+        positive = min(*sizes, self.intermediate_size, self.max_position) > 0
+        if not positive or self.num_heads % self.num_kv_heads or self.head_dim % 2:
             raise ModelFileError(
                 f"the model's shape makes no sense: {self.num_layers} layers, hidden {self.hidden_size}, "
-                f"{self.num_heads} heads over {self.num_kv_heads} key/value heads of {self.head_dim}"
+                f"{self.num_heads} heads over {self.num_kv_heads} key/value heads of {self.head_dim}; "
+                "download or convert the model again"
             )
 
 
 def from_gguf(file: GGUFFile) -> ModelConfig:
     """The configuration in a GGUF file's metadata. Raises ModelFileError for other architectures."""
-    family = file.metadata.get("general.architecture")
-    if family not in ("llama", "qwen2", "qwen3"):
-        raise ModelFileError(f"{file.path}: architecture {family!r} is not supported; llama, qwen2 and qwen3 are")
+    architecture = file.metadata.get("general.architecture")
+    if architecture not in ("llama", "qwen2", "qwen3"):
+        raise ModelFileError(f"{file.path}: architecture {architecture!r} is not supported; llama, qwen2 and qwen3 are")
 
     def get(key: str, default: Any = None) -> Any:
-        value = file.metadata.get(f"{family}.{key}", default)
+        value = file.metadata.get(f"{architecture}.{key}", default)
         if value is None:
-            raise ModelFileError(f"{file.path}: the metadata lacks {family}.{key}; convert the model again")
+            raise ModelFileError(f"{file.path}: the metadata lacks {architecture}.{key}; convert the model again")
         return value
 
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None:
         raise ModelFileError(f"{file.path}: the tensor token_embd.weight is missing; convert the model again")
-    scaling = file.metadata.get(f"{family}.rope.scaling.type", "none")
+    scaling = file.metadata.get(f"{architecture}.rope.scaling.type", "none")
     if scaling not in ("none", "linear"):
         raise ModelFileError(f"{file.path}: rope scaling {scaling!r} is not supported; none and linear are")
     eos = file.metadata.get("tokenizer.ggml.eos_token_id")
     try:
         heads, hidden = int(get("attention.head_count")), int(get("embedding_length"))
         return ModelConfig(
-            family=family,
+            architecture=architecture,
             num_layers=int(get("block_count")),
             hidden_size=hidden,
             intermediate_size=int(get("feed_forward_length")),
@@ -93,6 +106,9 @@ def from_gguf(file: GGUFFile) -> ModelConfig:
             rope_theta=float(get("rope.freq_base", 10000.0)),
             norm_eps=float(get("attention.layer_norm_rms_epsilon")),
             tied_embeddings="output.weight" not in file.tensors,
+            qkv_bias="blk.0.attn_q.bias" in file.tensors,
+            output_bias="blk.0.attn_output.bias" in file.tensors,
+            mlp_bias="blk.0.ffn_up.bias" in file.tensors,
             eos_ids=() if eos is None else (int(eos),),
             linear_rope_factor=float(get("rope.scaling.factor", 1.0)) if scaling == "linear" else 1.0,
         )
@@ -110,8 +126,8 @@ def from_folder(folder: Path) -> ModelConfig:
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{path}: cannot be read as JSON ({error})") from None
     names = raw.get("architectures") or ["none"]
-    family = ARCHITECTURES.get(names[0])
-    if family is None:
+    architecture = ARCHITECTURES.get(names[0])
+    if architecture is None:
         raise ModelFileError(f"{path}: architecture {names[0]} is not supported; {', '.join(ARCHITECTURES)} are")
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
@@ -121,7 +137,7 @@ def from_folder(folder: Path) -> ModelConfig:
     try:
         heads = int(raw["num_attention_heads"])
         return ModelConfig(
-            family=family,
+            architecture=architecture,
             num_layers=int(raw["num_hidden_layers"]),
             hidden_size=int(raw["hidden_size"]),
             intermediate_size=int(raw["intermediate_size"]),
@@ -129,14 +145,16 @@ def from_folder(folder: Path) -> ModelConfig:
             num_kv_heads=int(raw.get("num_key_value_heads") or heads),
             head_dim=int(raw.get("head_dim") or raw["hidden_size"] // heads),
             vocab_size=int(raw["vocab_size"]),
-            max_position=int(raw.get("max_position_embeddings", 2048)),
+            max_position=_max_position(raw),
             rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
             norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
             tied_embeddings=bool(raw.get("tie_word_embeddings", False)),
+            qkv_bias=architecture == "qwen2" or bool(raw.get("attention_bias", False)),
+            output_bias=architecture != "qwen2" and bool(raw.get("attention_bias", False)),
+            mlp_bias=bool(raw.get("mlp_bias", False)),
             eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (int(eos),),
             rope_scaling=_llama3(rope) if kind == "llama3" else None,
             linear_rope_factor=float(rope["factor"]) if kind == "linear" else 1.0,
-            sliding_window=_sliding_window(raw),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"{path}: {error!r} while reading the model's shape") from None
@@ -151,8 +169,11 @@ def _llama3(rope: dict[str, Any]) -> Llama3Scaling:
     )
 
 
-def _sliding_window(raw: dict[str, Any]) -> int | None:
-    # Qwen's configurations name a window and switch it off.
-    if raw.get("use_sliding_window", True) and raw.get("sliding_window"):
-        return int(raw["sliding_window"])
-    return None
+def _max_position(raw: dict[str, Any]) -> int:
+    longest = int(raw.get("max_position_embeddings", 2048))
+    window = raw.get("sliding_window")
+    # Attention here sees everything, which equals a sliding window as long as nothing has slid out of it. Qwen's
+    # configurations name a window and switch it off.
+    if window and raw.get("use_sliding_window", True):
+        return min(longest, int(window))
+    return longest

@@ -1,4 +1,4 @@
-"""What a forward pass needs to know of a step, as tensors. Legend of shape suffixes: T tokens, R requests, S sampled rows."""
+"""What a forward pass needs to know of a step, as tensors. Shapes: T tokens, R requests, S sampled rows."""
 
 from __future__ import annotations
 

@@ -19,16 +19,17 @@ class KVCache:
     def allocate(
         num_blocks: int, block_size: int, num_layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: str
     ) -> KVCache:
-        """Allocate and touch the whole pool: memory that is only promised would end the pod hours later."""
+        """Allocate the whole pool of zeros and touch it: memory that is only promised would end the pod hours later."""
         shape = (num_blocks, kv_heads, block_size, head_dim)
 
         def tensors() -> list[torch.Tensor]:
-            return [torch.zeros(shape, dtype=dtype, device=device).fill_(0) for _ in range(num_layers)]
+            return [torch.empty(shape, dtype=dtype, device=device).fill_(0) for _ in range(num_layers)]
 
         return KVCache(tensors(), tensors(), block_size)
 
     @property
     def num_blocks(self) -> int:
+        """Blocks in the pool."""
         return self.keys[0].shape[0]
 
 

@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
-
-from tidegate_engine.files.gguf import GGUFTensor
-
-
-def unpack(tensor: GGUFTensor, dtype: torch.dtype) -> torch.Tensor:
-    """The tensor's values in its row-major shape."""
-    raw = torch.frombuffer(tensor.data, dtype=torch.uint8)
-    plain = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}.get(tensor.type.name)
-    if plain is not None:
-        return raw.view(plain).to(dtype).reshape(tensor.shape)
-    blocks = raw.view(-1, tensor.type.size)
-    values = {"Q4_0": _q4_0, "Q4_1": _q4_1, "Q8_0": _q8_0, "Q6_K": _q6_k}[tensor.type.name](blocks)
-    return values.to(dtype).reshape(tensor.shape)
+from torch import Tensor
 
 
-def _half(blocks: torch.Tensor, at: int) -> torch.Tensor:
+def unpack_into(kind: str, raw: Tensor, out: Tensor) -> None:
+    """Write the values of a type's blocks (uint8 [n, bytes of a block]) over `out` [n, elements of a block]."""
+    if kind in _PLAIN:
+        out.copy_(raw.view(_PLAIN[kind]))
+    else:
+        _BLOCKS[kind](raw, out)
+
+
+def _half(blocks: Tensor, at: int) -> Tensor:
     return blocks[:, at : at + 2].contiguous().view(torch.float16).to(torch.float32)
 
 
-def _nibbles(packed: torch.Tensor) -> torch.Tensor:
+def _nibbles(packed: Tensor) -> Tensor:
     # Of 16 bytes the low halves are the block's first 16 values, the high halves its last.
     return torch.cat((packed & 15, packed >> 4), dim=1)
 
 
-def _q4_0(blocks: torch.Tensor) -> torch.Tensor:
-    return (_nibbles(blocks[:, 2:]).to(torch.float32) - 8) * _half(blocks, 0)
+def _q4_0(blocks: Tensor, out: Tensor) -> None:
+    out.copy_((_nibbles(blocks[:, 2:]).to(torch.float32) - 8).mul_(_half(blocks, 0)))
 
 
-def _q4_1(blocks: torch.Tensor) -> torch.Tensor:
-    return torch.addcmul(_half(blocks, 2), _nibbles(blocks[:, 4:]).to(torch.float32), _half(blocks, 0))
+def _q4_1(blocks: Tensor, out: Tensor) -> None:
+    values = _nibbles(blocks[:, 4:]).to(torch.float32)
+    out.copy_(values.mul_(_half(blocks, 0)).add_(_half(blocks, 2)))
 
 
-def _q8_0(blocks: torch.Tensor) -> torch.Tensor:
-    return blocks[:, 2:].contiguous().view(torch.int8).to(torch.float32) * _half(blocks, 0)
+def _q8_0(blocks: Tensor, out: Tensor) -> None:
+    out.copy_(blocks[:, 2:].view(torch.int8).to(torch.float32).mul_(_half(blocks, 0)))
 
 
-def _q6_k(blocks: torch.Tensor) -> torch.Tensor:
+def _q6_k(blocks: Tensor, out: Tensor) -> None:
     # 256 values: low nibbles 128 bytes, high pairs 64 bytes, 16 scales of one byte, one half-precision scale.
-    low = blocks[:, :128].view(-1, 2, 1, 2, 32)
-    low = torch.cat((low & 15, low >> 4), dim=2)  # [n, half, nibble, 2, 32]: values 0-63 low, 64-127 high nibbles
+    low = blocks[:, :128].reshape(-1, 2, 1, 64)
+    low = torch.cat((low & 15, low >> 4), dim=2).view(-1, 2, 4, 32)  # low nibbles are values 0-63, high ones 64-127
     high = blocks[:, 128:192].reshape(-1, 2, 1, 32)
     shifts = torch.tensor([0, 2, 4, 6], dtype=torch.uint8).view(1, 1, 4, 1)
-    high = ((high >> shifts) & 3).view(-1, 2, 2, 2, 32)
-    scales = blocks[:, 192:208].contiguous().view(torch.int8).to(torch.float32)
-    values = (low | (high << 4)).to(torch.float32).reshape(-1, 16, 16) - 32
-    return (values * scales.unsqueeze(-1)).reshape(-1, 256) * _half(blocks, 208)
+    high = (high >> shifts) & 3
+    values = ((low | (high << 4)).to(torch.float32) - 32).view(-1, 16, 16)
+    scales = blocks[:, 192:208].view(torch.int8).to(torch.float32) * _half(blocks, 208)
+    out.copy_((values * scales.unsqueeze(-1)).view(-1, 256))
+
+
+_PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+_BLOCKS: dict[str, Callable[[Tensor, Tensor], None]] = {"Q4_0": _q4_0, "Q4_1": _q4_1, "Q8_0": _q8_0, "Q6_K": _q6_k}
+READABLE = (*_PLAIN, *_BLOCKS)

@@ -1,0 +1,53 @@
+"""What every set of kernels offers. Legend of shapes: T tokens, R requests, Hq query heads, Hk key/value heads, D."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """Which tokens belong to which request, and in which blocks of the cache its keys and values lie.
+
+    Request r owns rows `query_start[r]:query_start[r + 1]`, the last ones of its `context_lens[r]` tokens.
+    """
+
+    query_start: Tensor
+    """int32 [R + 1]"""
+    context_lens: Tensor
+    """int32 [R], this step's tokens included"""
+    block_tables: Tensor
+    """int32 [R, max blocks], padded with any valid block"""
+    max_query_len: int
+    max_context_len: int
+    block_size: int
+
+
+class Attention(Protocol):
+    """Causal attention of one step, the same for every layer: what can be prepared once has been."""
+
+    def __call__(self, query: Tensor, key_cache: Tensor, value_cache: Tensor) -> Tensor:
+        """Query [T, Hq, D], caches [blocks, Hk, block size, D] to [T, Hq, D]; this step's tokens are cached before."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """One implementation of each kernel; all sets compute the same."""
+
+    description: str
+    """one line for the log: what was chosen and why"""
+    rms_norm: Callable[[Tensor, Tensor, float], Tensor]
+    """(x [..., H], weight [H], epsilon) -> x over its root mean square, times weight; computed in float32"""
+    add_rms_norm: Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+    """(x, residual, weight, epsilon) -> (rms_norm of the sum, the sum); `residual` may be overwritten"""
+    rotate: Callable[[Tensor, Tensor, Tensor], None]
+    """(x [T, heads, D], cos [T, D/2], sin [T, D/2]): rotary embedding in place, halves paired as in GPT-NeoX"""
+    write_kv: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
+    """(key [T, Hk, D], value, key cache, value cache, slots int64 [T]): slot = block * block size + offset"""
+    plan_attention: Callable[[Paging, float], Attention]
+    """(paging, scale of the scores) -> attention for every layer of this step"""

@@ -1,0 +1,69 @@
+"""The kernels in plain torch, written to be read: the oracle that every other implementation must equal."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tidegate_engine.kernels.interface import Attention, Kernels, Paging
+
+
+def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    """See Kernels.rms_norm."""
+    wide = x.to(torch.float32)
+    scale = torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + epsilon)
+    return (wide * scale * weight.to(torch.float32)).to(x.dtype)
+
+
+def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """See Kernels.add_rms_norm."""
+    total = x + residual
+    return rms_norm(total, weight, epsilon), total
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """See Kernels.rotate."""
+    first, second = x.to(torch.float32).chunk(2, dim=-1)
+    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+    x.copy_(torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1))
+
+
+def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor) -> None:
+    """See Kernels.write_kv."""
+    block_size = key_cache.shape[2]
+    blocks, offsets = slots // block_size, slots % block_size
+    key_cache[blocks, :, offsets] = key
+    value_cache[blocks, :, offsets] = value
+
+
+def plan_attention(paging: Paging, scale: float) -> Attention:
+    """See Kernels.plan_attention."""
+
+    def attend(query: Tensor, key_cache: Tensor, value_cache: Tensor) -> Tensor:
+        out = torch.empty_like(query)
+        starts = paging.query_start.tolist()
+        for request, length in enumerate(paging.context_lens.tolist()):
+            rows = slice(starts[request], starts[request + 1])
+            blocks = paging.block_tables[request, : -(-length // paging.block_size)].to(torch.int64)
+            key = key_cache[blocks].transpose(1, 2).flatten(0, 1)[:length]
+            value = value_cache[blocks].transpose(1, 2).flatten(0, 1)[:length]
+            out[rows] = _attend_one(query[rows], key, value, scale)
+        return out
+
+    return attend
+
+
+def _attend_one(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """Query [n, Hq, D], the last of the context; key and value [context, Hk, D]."""
+    count, heads, _ = query.shape
+    length, kv_heads, _ = key.shape
+    key = key.repeat_interleave(heads // kv_heads, dim=1).to(torch.float32)
+    value = value.repeat_interleave(heads // kv_heads, dim=1).to(torch.float32)
+    scores = torch.einsum("nhd,lhd->hnl", query.to(torch.float32), key) * scale
+    positions = torch.arange(length - count, length, device=query.device)
+    future = torch.arange(length, device=query.device) > positions.unsqueeze(1)
+    weights = scores.masked_fill(future, float("-inf")).softmax(dim=-1)
+    return torch.einsum("hnl,lhd->nhd", weights, value).to(query.dtype)
+
+
+REFERENCE = Kernels("plain torch", rms_norm, add_rms_norm, rotate, write_kv, plan_attention)

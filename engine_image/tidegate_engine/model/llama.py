@@ -1,0 +1,123 @@
+"""The Llama family: Llama, SmolLM, Mistral, Qwen2 (bias on queries, keys, values), Qwen3 (queries and keys normalised).
+
+Shapes: T tokens, S sampled rows, H hidden, Hq and Hk this rank's query and key/value heads, D head, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from tidegate_engine.files.config import ModelConfig
+from tidegate_engine.kernels.interface import Attention, Kernels, Paging
+from tidegate_engine.model.batch import ForwardBatch, Shard
+from tidegate_engine.model.kv import KVCache
+from tidegate_engine.model.shares import Shares
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """x W^T + b."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One block's weights on this rank."""
+
+    attention_norm: Tensor
+    qkv: Linear
+    query_norm: Tensor | None
+    key_norm: Tensor | None
+    output: Linear
+    mlp_norm: Tensor
+    gate_up: Linear
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Llama:
+    """One rank's network. A forward pass of more than one rank meets the others in the default process group."""
+
+    config: ModelConfig
+    shard: Shard
+    shares: Shares
+    kernels: Kernels
+    embedding: Tensor
+    """[V, H], whole on every rank: looking a row up costs nothing"""
+    layers: list[Layer]
+    norm: Tensor
+    head: Tensor
+    """[this rank's share of V, H]"""
+    cos: Tensor
+    """float32 [positions, D / 2]"""
+    sin: Tensor
+
+    def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
+        """Logits float32 [S, V], the whole vocabulary on every rank; the batch's keys and values go into `kv`."""
+        paging = Paging(
+            batch.query_start,
+            batch.context_lens,
+            batch.block_tables,
+            batch.max_query_len,
+            batch.max_context_len,
+            kv.block_size,
+        )
+        attend = self.kernels.plan_attention(paging, self.config.head_dim**-0.5)
+        angles = (self.cos[batch.positions], self.sin[batch.positions])
+        residual = F.embedding(batch.token_ids, self.embedding)
+        x = self.kernels.rms_norm(residual, self.layers[0].attention_norm, self.config.norm_eps)
+        following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
+        for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
+            x = self._attention(layer, x, angles, batch.slots, kv.keys[index], kv.values[index], attend)
+            x, residual = self.kernels.add_rms_norm(x, residual, layer.mlp_norm, self.config.norm_eps)
+            x = self._mlp(layer, x)
+            x, residual = self.kernels.add_rms_norm(x, residual, next_norm, self.config.norm_eps)
+        return self._logits(x[batch.logit_rows])
+
+    def _attention(
+        self,
+        layer: Layer,
+        x: Tensor,
+        angles: tuple[Tensor, Tensor],
+        slots: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        attend: Attention,
+    ) -> Tensor:
+        queries, keys = self.shares.query_heads, self.shares.kv_heads
+        qkv = layer.qkv(x).view(len(x), queries + 2 * keys, self.config.head_dim)
+        query, key, value = torch.split(qkv, (queries, keys, keys), dim=1)
+        if layer.query_norm is not None and layer.key_norm is not None:
+            query.copy_(self.kernels.rms_norm(query, layer.query_norm, self.config.norm_eps))
+            key.copy_(self.kernels.rms_norm(key, layer.key_norm, self.config.norm_eps))
+        self.kernels.rotate(qkv[:, : queries + keys], *angles)
+        self.kernels.write_kv(key, value, key_cache, value_cache, slots)
+        return self._reduced(layer.output(attend(query, key_cache, value_cache).flatten(1)))
+
+    def _mlp(self, layer: Layer, x: Tensor) -> Tensor:
+        gate, up = layer.gate_up(x).chunk(2, dim=-1)
+        return self._reduced(layer.down(F.silu(gate).mul_(up)))
+
+    def _reduced(self, x: Tensor) -> Tensor:
+        if self.shard.size > 1:
+            dist.all_reduce(x)
+        return x
+
+    def _logits(self, x: Tensor) -> Tensor:
+        part = F.linear(x, self.head).to(torch.float32)
+        if self.shard.size == 1:
+            return part
+        padded = F.pad(part, (0, self.shares.vocabulary_step - part.shape[1]))
+        parts = padded.new_empty((self.shard.size, *padded.shape))
+        dist.all_gather_into_tensor(parts, padded)
+        return parts.transpose(0, 1).flatten(1)[:, : self.config.vocab_size]

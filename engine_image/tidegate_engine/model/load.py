@@ -1,0 +1,71 @@
+"""A path to a network that is ready to compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tidegate_engine.files import ModelFileError
+from tidegate_engine.files.config import ModelConfig, from_folder, from_gguf
+from tidegate_engine.files.gguf import read_gguf
+from tidegate_engine.kernels.choice import choose
+from tidegate_engine.model.batch import ForwardBatch, Shard
+from tidegate_engine.model.build import build
+from tidegate_engine.model.kv import KVCache
+from tidegate_engine.model.llama import Llama
+from tidegate_engine.model.source import FolderSource, GGUFSource, Source
+from tidegate_engine.model.weights import Weights
+
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """One rank's model, ready to compute."""
+
+    config: ModelConfig
+    """the model's; `max_position` is lowered to the `max_model_len` asked for"""
+    dtype: torch.dtype
+    """of weights, activations and cache"""
+    device: str
+    kernels: str
+    """one line for the log: which kernels were chosen"""
+    kv_heads: int
+    """this rank's key/value heads"""
+    network: Llama
+
+    def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
+        """Logits float32 [S, vocabulary], whole on every rank; the batch's keys and values are written into `kv`."""
+        return self.network.forward(batch, kv)
+
+
+def load(path: Path, shard: Shard, dtype: str, max_model_len: int | None) -> LoadedModel:
+    """Load a GGUF file or a Hugging Face folder onto this rank's device; "auto" is float32 on CPU, bfloat16 on CUDA.
+
+    Raises ModelFileError: one line naming the file, what is wrong and what to do. With more than one rank the default
+    process group must be there before the first forward pass.
+    """
+    device = f"cuda:{shard.rank}" if torch.cuda.is_available() else "cpu"
+    automatic = torch.bfloat16 if device != "cpu" else torch.float32
+    number = automatic if dtype == "auto" else _DTYPES[dtype]
+    config, source = _open(path)
+    if max_model_len is not None:
+        if max_model_len > config.max_position:
+            raise ModelFileError(
+                f"maxModelLen {max_model_len}: {path} was made for {config.max_position} tokens; ask for that or fewer"
+            )
+        config = replace(config, max_position=max_model_len)
+    kernels = choose(device)
+    network = build(config, Weights(source, number, device), shard, kernels, device)
+    return LoadedModel(config, number, device, kernels.description, network.shares.kv_heads, network)
+
+
+def _open(path: Path) -> tuple[ModelConfig, Source]:
+    if path.is_dir():
+        return from_folder(path), FolderSource(path)
+    file = read_gguf(path)
+    config = from_gguf(file)
+    return config, GGUFSource(file, config)

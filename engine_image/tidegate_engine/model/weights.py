@@ -1,0 +1,69 @@
+"""One rank's weights: checked against the configuration, cut to its share, fused where they are used together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tidegate_engine.files import ModelFileError
+from tidegate_engine.model.source import Source
+
+
+class Weights:
+    """Reads tensors in the type and onto the device they are used in, and knows which of them nobody has asked for."""
+
+    _WITHOUT_EFFECT = ("rotary_emb.inv_freq",)
+    """Tensors that old checkpoints hold and that follow from the configuration."""
+
+    def __init__(self, source: Source, dtype: torch.dtype, device: str) -> None:
+        self._source, self._dtype, self._device = source, dtype, device
+        self._unread = {name for name in source.names() if not name.endswith(self._WITHOUT_EFFECT)}
+        self._known = frozenset(source.names())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._known
+
+    def rows(self, names: Sequence[str], wanted: Sequence[slice], shapes: Sequence[tuple[int, ...]]) -> Tensor:
+        """Tensors one upon the other, of each only the wanted rows; `shapes` are what the whole ones must have."""
+        counts = [part.stop - part.start for part in wanted]
+        out = torch.empty((sum(counts), *shapes[0][1:]), dtype=self._dtype)
+        for name, part, shape, into in zip(names, wanted, shapes, torch.split(out, counts), strict=True):
+            self._check(name, shape)
+            self._source.read(name, part, into)
+        return out.to(self._device)
+
+    def whole(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """One tensor as it is."""
+        return self.rows([name], [slice(0, shape[0])], [shape])
+
+    def columns(self, name: str, wanted: slice, shape: tuple[int, int]) -> Tensor:
+        """A range of one matrix's columns: blocks of a quantized row need not end where the range does."""
+        found = self.whole(name, shape)
+        return found if wanted == slice(0, shape[1]) else found[:, wanted].contiguous()
+
+    def ignore(self, name: str) -> None:
+        """A tensor that may be there and that nothing needs."""
+        self._unread.discard(name)
+
+    def finish(self) -> None:
+        """Raise ModelFileError where the file holds what this model would leave out."""
+        if self._unread:
+            raise ModelFileError(
+                f"{self._source.path}: tensor {min(self._unread)!r} belongs to no part of this architecture; "
+                "the model has a feature that is not supported"
+            )
+
+    def _check(self, name: str, shape: tuple[int, ...]) -> None:
+        if name not in self._known:
+            raise ModelFileError(
+                f"{self._source.path}: tensor {name!r} is missing; download or convert the model again"
+            )
+        found = self._source.shape(name)
+        if found != shape:
+            raise ModelFileError(
+                f"{self._source.path}: tensor {name!r} has shape {list(found)} where the configuration says "
+                f"{list(shape)}; download or convert the model again"
+            )
+        self._unread.discard(name)
