@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+TERMINATION_LOG = Path("/dev/termination-log")
 DTYPES = ("auto", "float32", "float16", "bfloat16")
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
@@ -37,7 +38,7 @@ class Settings:
     drain_timeout: float = 300.0
     endpoint_lag: float = 5.0
     max_body_size: int = 8 * 2**20
-    termination_log: Path = Path("/dev/termination-log")
+    termination_log: Path = TERMINATION_LOG
 
     def runtime_arguments(self) -> list[str]:
         """The runtime's share of the command line, without the link's file descriptor."""
@@ -86,7 +87,7 @@ def _parser() -> _Parser:
     add("--drain-timeout", type=_seconds, default=300.0, metavar="SECONDS", help="how long running requests may finish")
     add("--endpoint-lag", type=_seconds, default=5.0, metavar="SECONDS", help="how long to go on accepting at SIGTERM")
     add("--max-body-size", type=_size, default=8 * 2**20, metavar="BYTES", help="larger requests get 413")
-    add("--termination-log", type=Path, default=Path("/dev/termination-log"), metavar="PATH", help="told why it ended")
+    add("--termination-log", type=Path, default=TERMINATION_LOG, metavar="PATH", help="told why it ended")
     return parser
 
 

@@ -36,8 +36,8 @@ class Choice:
     """One answer: takes tokens from the runtime, gives text. Bounded by `max_tokens`, however slowly it is read."""
 
     __slots__ = (
-        "_decoded", "_detokenizer", "_emitted", "_fresh", "_records", "_stop", "_text", "cached_tokens", "finish_reason",
-        "first_at", "index", "last_at", "params", "prompt", "tokens",
+        "_decoded", "_detokenizer", "_emitted", "_fresh", "_records", "_stop", "_text", "cached_tokens",
+        "finish_reason", "first_at", "index", "last_at", "params", "prompt", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -132,6 +132,8 @@ class Answer:
     """The runtime's ids of the choices that still run there."""
     first_at: float | None = None
     aborted: bool = False
+    streaming: bool = False
+    """Whether the head of a stream has been sent."""
     failure: ApiError | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -69,7 +69,7 @@ def _explained(message: str, given: Mapping[str, Any]) -> InvalidRequest:
         return InvalidRequest(f"{param}: is not supported here; leave it out", param=param)
     found = _at(given, parent)
     expected = re.sub(r", got `.*$", "", what).replace("Expected", "expected", 1)
-    if what.startswith("Invalid enum value") or what.startswith("Invalid value"):
+    if what.startswith(("Invalid enum value", "Invalid value")):
         expected = "not one of the known values"
     return InvalidRequest(f"{parent}: {_shown(found)} is not accepted, {expected}; change it", param=parent or None)
 

@@ -57,7 +57,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Only with `stream`."""
 
     include_usage: bool = False
-    include_obfuscation: Annotated[int, Meta(le=0)] | bool = False
+    include_obfuscation: bool = False
 
 
 class SamplingFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -42,7 +42,8 @@ def check_prompt(prompt: Sequence[int], limits: Limits, param: str) -> None:
     outside = next((token for token in prompt if not 0 <= token < limits.vocab_size), None)
     if outside is not None:
         raise InvalidRequest(
-            f"{param}: token id {outside} is not in the vocabulary; give ids from 0 to {limits.vocab_size - 1}", param=param
+            f"{param}: token id {outside} is not in the vocabulary; give ids from 0 to {limits.vocab_size - 1}",
+            param=param,
         )
     if len(prompt) + 1 > limits.context:
         what = "model's context" if limits.max_model_len <= limits.kv_tokens else "key and value cache"
@@ -54,7 +55,12 @@ def check_prompt(prompt: Sequence[int], limits: Limits, param: str) -> None:
 
 
 def sampling_params(
-    call: ChatRequest | CompletionRequest, prompt_tokens: int, limits: Limits, eos_ids: Sequence[int], seed: int, choice: int
+    call: ChatRequest | CompletionRequest,
+    prompt_tokens: int,
+    limits: Limits,
+    eos_ids: Sequence[int],
+    seed: int,
+    choice: int,
 ) -> SamplingParams:
     """One choice's parameters; `max_tokens` is a bound, and is lowered to what still fits the context."""
     room = limits.context - prompt_tokens
@@ -85,6 +91,9 @@ def check_combinations(call: ChatRequest | CompletionRequest) -> None:
     """Raises InvalidRequest where fields that are right alone contradict each other."""
     if call.stream_options is not None and not call.stream:
         raise InvalidRequest("stream_options: is only for stream true; leave it out", param="stream_options")
+    if call.stream_options is not None and call.stream_options.include_obfuscation:
+        param = "stream_options.include_obfuscation"
+        raise InvalidRequest(f"{param}: true is not supported here; leave it out", param=param)
     if isinstance(call, ChatRequest):
         if call.top_logprobs and not call.logprobs:
             raise InvalidRequest(

@@ -1,6 +1,6 @@
 """DDSketch's logarithmic mapping: quantiles of durations with 1 % relative error, mergeable by adding bins.
 
-Source: Masson, Rim and Lee, "DDSketch: a fast and fully-mergeable quantile sketch with relative-error guarantees", 2019.
+Source: Masson, Rim and Lee, "DDSketch: a fast and fully-mergeable quantile sketch", VLDB 2019.
 """
 
 from __future__ import annotations

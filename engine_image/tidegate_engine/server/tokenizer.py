@@ -45,6 +45,10 @@ class Tokenizer:
             ids.insert(0, self.bos_id)
         return ids
 
+    def text_of(self, ids: Iterable[int]) -> str:
+        """The text of token ids as users see it, without special tokens."""
+        return b"".join(self.token_bytes[i] for i in ids if i < len(self.token_bytes)).decode("utf-8", "replace")
+
     def bytes_of(self, token: int) -> bytes:
         """The bytes to show for one token on its own, special or not; empty for an id without text."""
         if token >= len(self.token_bytes):
@@ -152,7 +156,9 @@ def _from_folder(folder: Path) -> Tokenizer:
     eos_ids = _end_ids(folder, tokenizer_config, encoder)
     if not eos_ids:
         raise TokenizerError(f"{folder.name}: no end token; name eos_token_id in generation_config.json")
-    special = {key: _token_text(tokenizer_config.get(key)) for key in ("bos_token", "eos_token", "unk_token", "pad_token")}
+    special = {
+        key: _token_text(tokenizer_config.get(key)) for key in ("bos_token", "eos_token", "unk_token", "pad_token")
+    }
     bos = special.get("bos_token")
     return Tokenizer(
         encoder=encoder,
@@ -212,7 +218,9 @@ def _token_bytes(layout: dict[str, Any], names: list[str], control: set[int], li
         return _byte_level_bytes(names, control, literal)
     if "ByteFallback" in kinds:
         return [b"" if i in control else _sentencepiece_bytes(name, i in literal) for i, name in enumerate(names)]
-    raise TokenizerError(f"tokenizer.json: decoder {sorted(map(str, kinds))} is not supported; use ByteLevel or ByteFallback")
+    raise TokenizerError(
+        f"tokenizer.json: decoder {sorted(map(str, kinds))} is not supported; use ByteLevel or ByteFallback"
+    )
 
 
 def _sentencepiece_bytes(name: str, literal: bool) -> bytes:
@@ -223,15 +231,18 @@ def _sentencepiece_bytes(name: str, literal: bool) -> bytes:
 
 def _byte_level_bytes(names: Iterable[str], control: set[int], literal: set[int]) -> list[bytes]:
     """GPT-2's vocabulary writes each byte as a printable character; undo that, once, for every token."""
-    table = {character: byte for byte, character in _gpt2_characters()}
+    table = {ord(character): byte for byte, character in _gpt2_characters()}
     found: list[bytes] = []
     for index, name in enumerate(names):
         if index in control:
             found.append(b"")
-        elif index in literal or not all(character in table for character in name):
+        elif index in literal:
             found.append(name.encode())
         else:
-            found.append(bytes([table[character] for character in name]))
+            try:
+                found.append(name.translate(table).encode("latin-1"))
+            except UnicodeEncodeError:  # a token that is no bytes in disguise
+                found.append(name.encode())
     return found
 
 

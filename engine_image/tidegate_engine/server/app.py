@@ -1,0 +1,77 @@
+"""The public application: `/v1/*`."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from tidegate_engine.server.chat import ChatEndpoint
+from tidegate_engine.server.completion import CompletionEndpoint
+from tidegate_engine.server.errors import ApiError, InvalidRequest, UnknownModel
+from tidegate_engine.server.http import CloseWhileDraining
+from tidegate_engine.server.responses import Model, ModelList
+from tidegate_engine.server.service import Service
+
+
+class _NoSuchPath(InvalidRequest):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def public_app(service: Service) -> ASGIApp:
+    """OpenAI's endpoints over one service."""
+
+    def card() -> Model:
+        model = service.require_model()
+        return Model(model.name, model.created, model.limits.max_model_len)
+
+    async def models(_: Request) -> Response:
+        return _json(ModelList([card()]))
+
+    async def one_model(request: Request) -> Response:
+        found, asked = card(), request.path_params["name"]
+        if asked != found.id:
+            raise UnknownModel(f"model: {asked!r} is not served here; give {found.id!r}", param="model")
+        return _json(found)
+
+    application = Starlette(
+        routes=[
+            Route("/v1/chat/completions", ChatEndpoint(service), methods=["POST"]),
+            Route("/v1/completions", CompletionEndpoint(service), methods=["POST"]),
+            Route("/v1/models", models, methods=["GET"]),
+            Route("/v1/models/{name:path}", one_model, methods=["GET"]),
+        ],
+        exception_handlers={ApiError: _explain, HTTPException: _no_such_path, Exception: _broken},
+    )
+    return CloseWhileDraining(application, service)
+
+
+def _json(body: msgspec.Struct) -> Response:
+    return Response(msgspec.json.encode(body), media_type="application/json")
+
+
+async def _explain(_: Request, error: Exception) -> Response:
+    if not isinstance(error, ApiError):
+        raise error
+    return Response(error.body(), error.status, error.headers, "application/json")
+
+
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    message = f"{request.method} {request.url.path}: {error.detail}; see GET /v1/models, POST /v1/chat/completions"
+    refused = _NoSuchPath(error.status_code, message)
+    return Response(refused.body(), refused.status, dict(error.headers or {}), "application/json")
+
+
+async def _broken(_: Request, error: Exception) -> Response:
+    """Starlette raises the error again after this, so that it is logged."""
+    return Response(
+        ApiError("the engine failed on this request; its log says where").body(), 500, None, "application/json"
+    )
