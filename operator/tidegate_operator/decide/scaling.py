@@ -11,8 +11,17 @@ from tidegate_operator.decide.scaling_demand import Demand, demand_of, learn
 from tidegate_operator.decide.scaling_limits import limit, remember
 from tidegate_operator.decide.scaling_memory import Learned, Memory, Moment, Window
 from tidegate_operator.decide.scaling_policy import Mode, ScalingPolicy
-from tidegate_operator.decide.scaling_terms import Situation, Term, Wish, by_p99, by_queue, say, would_hold
-from tidegate_operator.decide.scaling_window import look
+from tidegate_operator.decide.scaling_terms import (
+    Situation,
+    Term,
+    Wish,
+    by_p99,
+    by_queue,
+    say,
+    unattainable,
+    would_hold,
+)
+from tidegate_operator.decide.scaling_window import LATENCY_WINDOW_S, look
 from tidegate_operator.observed import ServiceObserved, Sketch
 
 
@@ -47,7 +56,8 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     state = state_of(supply, held, arrived)
     verdicts = _judge_all(policy, observed, memory.window, learned, now)
     opinions = {v.opinion for v in verdicts}
-    if state is DataState.IDLE or (Opinion.MET in opinions and Opinion.MISSED not in opinions):
+    quiet = memory.window.active_at is not None and now - memory.window.active_at >= LATENCY_WINDOW_S
+    if quiet or (Opinion.MET in opinions and Opinion.MISSED not in opinions):
         learned = replace(learned, p99_steps=0, p99_share=None)
     live = observed.deployment.replicas if observed.deployment else None
     situation = Situation(
@@ -60,6 +70,8 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
         learned=learned,
         now=now,
     )
+    if situation.missed and situation.unattainable:
+        learned = unattainable(learned, situation.missed)
     current = situation.current
     hold = _hold(situation, memory.window)
     wish = _ask(situation, hold)

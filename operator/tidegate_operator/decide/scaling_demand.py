@@ -40,7 +40,9 @@ class Demand:
     queueing_share: float
     """Share of these replicas in which anything waits: where one is full and the others are not, more do not help."""
     inside_per_replica: float
-    """Mean requests running or waiting per ready replica."""
+    """Mean requests running or waiting per ready replica, over the demand window."""
+    inside_per_replica_long: float
+    """The same over the longest window there is."""
     load: float | None
     """Arrivals in replicas that run flat out; None: no full replica was seen, or no request's size is known yet."""
     load_surely: float | None
@@ -91,6 +93,7 @@ def demand_of(window: Window, learned: Learned, supply: Supply, held: int, polic
         waiting_per_replica=waiting,
         queueing_share=_mean([(t.queueing / t.unburdened, t.seconds) for t in settled]),
         inside_per_replica=inside,
+        inside_per_replica_long=_mean([(t.inside / t.ready, t.seconds) for t in window.ticks if t.ready]),
         load=None if worth is None else arrivals * worth,
         load_surely=None if worth is None else surely * worth,
         load_by_slots=inside * ready / slots if supply.ready else 0.0,

@@ -13,6 +13,8 @@ from tidegate_operator.decide.scaling_memory import Learned
 from tidegate_operator.decide.scaling_policy import ScalingPolicy
 
 MOST_FUTILE_STEPS = 2
+_HOPELESS = 0.05
+"""Share over target from which a replica that is nearly alone with a request is proof; below, it may be chance."""
 _ROOM_BELOW = 0.92
 """Fewer replicas must hold with some room, or chance alone would take one away and bring it back."""
 _BETTER = 0.8
@@ -48,8 +50,8 @@ class Situation:
     def few_requests_each(self) -> bool:
         """Nothing queues and batches are small: more replicas could not make a request faster."""
         demand = self.demand
-        few = max(1.5, demand.slots / 8)
-        return demand.inside_per_replica <= few and demand.waiting_per_replica < 0.5 and not demand.held
+        few = _few(demand)
+        return demand.inside_per_replica_long <= few and demand.waiting_per_replica < 0.5 and not demand.held
 
     @property
     def missed(self) -> Verdict | None:
@@ -59,12 +61,13 @@ class Situation:
 
     @property
     def unattainable(self) -> bool:
-        return self.missed is not None and (
-            self.few_requests_each or self.learned.p99_steps > MOST_FUTILE_STEPS or self._futile
-        )
+        missed = self.missed
+        hopeless = missed is not None and self.few_requests_each and missed.surely_over > _HOPELESS
+        return hopeless or self.futile
 
     @property
-    def _futile(self) -> bool:
+    def futile(self) -> bool:
+        """Steps were taken for the missed target, and its share over did not get better."""
         learned, missed = self.learned, self.missed
         if missed is None or learned.p99_share is None or learned.p99_steps < MOST_FUTILE_STEPS:
             return False
@@ -125,7 +128,7 @@ def by_queue(s: Situation) -> Wish | None:
 def by_p99(s: Situation) -> Wish | None:
     """More replicas because a p99 target is surely missed, once per cold start, while it helps."""
     missed = s.missed
-    if missed is None or s.unattainable or not s.settled or not s.state.complete:
+    if missed is None or s.unattainable or s.few_requests_each or not s.settled or not s.state.complete:
         return None
     learned, share = s.learned, missed.share
     helped = learned.p99_share is None or share <= _BETTER * learned.p99_share
@@ -139,6 +142,17 @@ def by_p99(s: Situation) -> Wish | None:
         reason="LatencyOverTarget",
         message=say(missed),
         taken=taken,
+    )
+
+
+def unattainable(learned: Learned, missed: Verdict) -> Learned:
+    """No more steps for this target, and no veto on going down, until it is met or nothing is asked for a while."""
+    return replace(
+        learned,
+        p99_steps=MOST_FUTILE_STEPS,
+        p99_share=missed.share if learned.p99_share is None else min(missed.share, learned.p99_share),
+        safe_utilisation=None,
+        safe_utilisation_at=None,
     )
 
 
@@ -164,7 +178,7 @@ def _held_by_p99(s: Situation, verdict: Verdict) -> int:
     if room <= 0:
         return 0
     held = min(ready, math.ceil(round(ready * beyond / room, 6)))
-    few = max(1.5, s.demand.slots / 8)
+    few = _few(s.demand)
     return min(held, math.ceil(round(s.demand.inside_per_replica * ready / few, 6)))
 
 
@@ -188,6 +202,10 @@ def _replicas_needed(s: Situation) -> int:
         return max(1, need)
     # What a replica does is not known yet, and a queue grows while one starts: at most double.
     return min(need, 2 * s.healthy)
+
+
+def _few(demand: Demand) -> float:
+    return max(1.5, demand.slots / 8)
 
 
 def _count(n: int, one: str, many: str | None = None) -> str:
