@@ -6,7 +6,8 @@ from tidegate_engine.kernels.interface import Kernels
 
 
 def choose(device: str) -> Kernels:
-    """The fastest set for "cpu" or "cuda[:n]"; Triton is imported only where it is used."""
+    """The fastest set for "cpu" or "cuda:n"."""
+    # Imported only where they are used: Triton alone takes a second that a CPU's start does not have.
     if device.startswith("cuda"):
         from tidegate_engine.kernels.triton_kernels import triton_kernels
 

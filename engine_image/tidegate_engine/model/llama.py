@@ -96,7 +96,7 @@ class Llama:
     ) -> Tensor:
         queries, keys = self.shares.query_heads, self.shares.kv_heads
         qkv = layer.qkv(x).view(len(x), queries + 2 * keys, self.config.head_dim)
-        query, key, value = torch.split(qkv, (queries, keys, keys), dim=1)
+        query, key, value = torch.split(qkv, [queries, keys, keys], dim=1)
         if layer.query_norm is not None and layer.key_norm is not None:
             query.copy_(self.kernels.rms_norm(query, layer.query_norm, self.config.norm_eps))
             key.copy_(self.kernels.rms_norm(key, layer.key_norm, self.config.norm_eps))

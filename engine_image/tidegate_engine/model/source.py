@@ -16,7 +16,6 @@ from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.files.gguf import GGUFFile
 from tidegate_engine.model.unpack import READABLE, unpack_into
 
-
 _OUTER = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
@@ -109,7 +108,8 @@ class FolderSource:
                 opened = safe_open(path, framework="pt")
             except (SafetensorError, OSError) as error:
                 raise ModelFileError(f"{path}: is corrupt or truncated ({error}); download the file again") from None
-            self._files |= dict.fromkeys(opened.offset_keys(), opened)
+            names: list[str] = opened.offset_keys()  # type: ignore[no-untyped-call]
+            self._files |= dict.fromkeys(names, opened)
 
     def names(self) -> Iterable[str]:
         """See Source."""
