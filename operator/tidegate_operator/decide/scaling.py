@@ -158,7 +158,7 @@ def _stalled(s: Situation) -> Wish | None:
 def _steady(s: Situation, hold: int) -> Wish:
     demand = s.demand
     if s.state is DataState.PARTIAL:
-        silent = len(s.supply.ready) - len(s.supply.heard)
+        silent = len(s.supply.ready) - len(s.supply.recent)
         message = f"{silent} of {len(s.supply.ready)} ready replicas are silent; the number does not fall"
         return Wish(term="data", replicas=s.current, reason="MetricsPartial", message=message)
     if s.missed is not None and s.unattainable:

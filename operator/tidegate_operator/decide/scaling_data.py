@@ -40,6 +40,8 @@ class Supply:
     """The replicas, by what may be expected of them. A draining pod is neither load nor supply."""
 
     ready: tuple[ReplicaFacts, ...]
+    recent: tuple[LoadReport, ...]
+    """Recent reports of ready pods."""
     heard: tuple[LoadReport, ...]
     """Recent reports of ready pods that take steps."""
     stalled: int
@@ -71,6 +73,7 @@ def supply_of(observed: ServiceObserved, policy: ScalingPolicy, cold_start_s: fl
     stalled = [load for load in recent if is_stalled(load, policy)]
     return Supply(
         ready=ready,
+        recent=tuple(recent),
         heard=tuple(load for load in recent if not is_stalled(load, policy)),
         stalled=len(stalled),
         pending=len(starting) - len(stuck) + (0 if refused else absent),
@@ -97,7 +100,7 @@ def is_stalled(load: LoadReport, policy: ScalingPolicy) -> bool:
 
 def state_of(supply: Supply, held: int, arrived: float) -> DataState:
     """Name the state of the data; `arrived` counts requests since the last look."""
-    recent = len(supply.heard) + supply.stalled
+    recent = len(supply.recent)
     if not supply.ready:
         return DataState.NO_REPLICAS
     if not recent:

@@ -34,6 +34,8 @@ class Demand:
     waiting: int
     """In replicas without an old backlog, of which there are `unburdened`."""
     unburdened: int
+    waiting_everywhere: int
+    """In all ready replicas that were heard."""
     held: int
     waiting_per_replica: float
     """Mean over the demand window, of replicas without an old backlog."""
@@ -89,6 +91,7 @@ def demand_of(window: Window, learned: Learned, supply: Supply, held: int, polic
         running=sum(r.running for r in supply.heard),
         waiting=window.ticks[-1].waiting if window.ticks else 0,
         unburdened=window.ticks[-1].unburdened if window.ticks else 0,
+        waiting_everywhere=sum(r.waiting for r in supply.recent),
         held=held,
         waiting_per_replica=waiting,
         queueing_share=_mean([(t.queueing / t.unburdened, t.seconds) for t in settled]),

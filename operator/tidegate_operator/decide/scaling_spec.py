@@ -1,0 +1,109 @@
+"""From the object's own types to those the decision computes with, and back for what is kept in the status."""
+
+from __future__ import annotations
+
+import math
+
+from tidegate_operator import resource
+from tidegate_operator.decide.capacity import HIGHEST_UTILISATION, LOWEST_UTILISATION
+from tidegate_operator.decide.scaling_memory import COLD_STARTS_KEPT, Learned
+from tidegate_operator.decide.scaling_policy import Direction, LatencyTarget, Metric, Mode, Rate, ScalingPolicy
+
+
+def policy_of(spec: resource.InferenceServiceSpec) -> ScalingPolicy:
+    """What the spec asks of scaling, in numbers."""
+    scaling = spec.scaling
+    if scaling is None:
+        replicas = 1 if spec.replicas is None else spec.replicas
+        return ScalingPolicy(
+            mode=Mode.FIXED,
+            paused=spec.paused,
+            replicas=replicas,
+            minimum=replicas,
+            maximum=replicas,
+            slots=spec.engine.max_running_requests,
+        )
+    targets = (
+        (Metric.TTFT, scaling.targets.ttft),
+        (Metric.TPOT, scaling.targets.tpot),
+        (Metric.E2E, scaling.targets.e2e),
+    )
+    chosen = spec.replicas if spec.replicas is not None else max(1, scaling.min_replicas)
+    highest = max(scaling.min_replicas, chosen) if scaling.max_replicas is None else scaling.max_replicas
+    return ScalingPolicy(
+        mode=Mode(scaling.mode),
+        paused=spec.paused,
+        replicas=chosen,
+        minimum=scaling.min_replicas,
+        maximum=highest,
+        queue_depth=float(scaling.targets.queue_depth),
+        targets=tuple(LatencyTarget(metric=m, seconds=t.p99) for m, t in targets if t is not None),
+        scale_to_zero_after_s=scaling.scale_to_zero_after,
+        up=_direction(scaling.behavior.scale_up),
+        down=_direction(scaling.behavior.scale_down),
+        slots=spec.engine.max_running_requests,
+    )
+
+
+def _direction(asked: resource.Direction) -> Direction:
+    return Direction(
+        window_s=float(asked.stabilization_window_seconds),
+        rates=tuple(
+            Rate(
+                period_s=float(policy.period_seconds),
+                pods=policy.value if policy.type == "Pods" else None,
+                percent=policy.value if policy.type == "Percent" else None,
+            )
+            for policy in asked.policies
+        ),
+        strictest=asked.select_policy == "Min",
+        disabled=asked.select_policy == "Disabled",
+    )
+
+
+def learned_from(status: resource.InferenceServiceStatus) -> Learned:
+    """What an earlier operator learned. A value that cannot be true (somebody wrote it) is not taken."""
+    kept = status.scaling.learned if status.scaling else None
+    if kept is None:
+        return Learned()
+    cold_starts = tuple(s for s in kept.cold_starts_seconds if math.isfinite(s) and 0 < s <= 7200)
+    safe = kept.safe_utilisation
+    if safe is not None and not LOWEST_UTILISATION <= safe <= HIGHEST_UTILISATION:
+        safe = None
+    share = kept.p99_share
+    return Learned(
+        cold_starts_s=cold_starts[-COLD_STARTS_KEPT:],
+        capacity=_positive(kept.capacity),
+        tokens_per_request=_positive(kept.tokens_per_request),
+        safe_utilisation=safe,
+        safe_utilisation_at=_positive(kept.safe_utilisation_at) if safe is not None else None,
+        newest_ready_at=_positive(kept.newest_ready_at) or 0.0,
+        last_up_at=_positive(kept.last_up_at),
+        last_change_at=_positive(kept.last_change_at),
+        p99_steps=max(0, min(kept.p99_steps, 100)),
+        p99_share=share if share is not None and 0 <= share <= 1 else None,
+    )
+
+
+def learned_to(learned: Learned) -> resource.Learned:
+    """The same for the status, in as many digits as mean something."""
+    return resource.Learned(
+        cold_starts_seconds=tuple(round(s, 1) for s in learned.cold_starts_s),
+        capacity=_digits(learned.capacity),
+        tokens_per_request=_digits(learned.tokens_per_request),
+        safe_utilisation=_digits(learned.safe_utilisation),
+        safe_utilisation_at=learned.safe_utilisation_at,
+        newest_ready_at=learned.newest_ready_at,
+        last_up_at=learned.last_up_at,
+        last_change_at=learned.last_change_at,
+        p99_steps=learned.p99_steps,
+        p99_share=_digits(learned.p99_share),
+    )
+
+
+def _positive(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) and 0 < value < 1e11 else None
+
+
+def _digits(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
