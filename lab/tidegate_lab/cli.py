@@ -1,0 +1,38 @@
+"""The command `tidegate`: one verb each for what people do."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tidegate_lab.cluster import ClusterError
+from tidegate_lab.demo import command as demo
+from tidegate_lab.demo.shell import StepFailed
+from tidegate_lab.load import command as load
+from tidegate_lab.watch import command as watch
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; a failure is one line on stderr and exit code 1."""
+    parser = argparse.ArgumentParser("tidegate", description="Load, watch and try out Tidegate.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for name, about, add_flags, run in (
+        ("load", "send real streaming requests and measure the answers", load.add_flags, load.load),
+        ("watch", "a live table of one service", watch.add_flags, watch.watch),
+        ("status", "one line a service", None, watch.status),
+        ("demo", "the whole of it on a real Kubernetes: make demo", demo.add_flags, demo.demo),
+        ("images", "build the images and bring them into the cluster", None, demo.images),
+    ):
+        verb = verbs.add_parser(name, help=about, description=about)
+        verb.set_defaults(run=run)
+        if add_flags:
+            add_flags(verb)
+    arguments = parser.parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except (ClusterError, StepFailed) as error:
+        print(f"tidegate {arguments.verb}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
