@@ -66,51 +66,57 @@ def pod_volume(**fields: Any) -> Json:
 NOT_YET = [
     bad(
         "a model of the hub",
-        "spec.model.source: 'hf://org/name@main' is not supported yet, since the engine does not download models; put "
+        "spec.model.source: Invalid value: 'hf://org/name@main' is not supported yet, since the engine does not "
+        "download models; put "
         "the model on a claim and write pvc://CLAIM/PATH",
         model={"source": "hf://org/name@main"},
     ),
     bad(
         "a revision",
-        "spec.model.revision: 'main' is not supported yet, since the engine does not download models; leave it out",
+        "spec.model.revision: Invalid value: 'main' is not supported yet, since the engine does not download models; "
+        "leave it out",
         model=SOURCE | {"revision": "main"},
     ),
     bad(
         "a token",
-        "spec.model.tokenSecretRef: 'hub' is not supported yet, since the engine does not download models; "
+        "spec.model.tokenSecretRef: Invalid value: 'hub' is not supported yet, since the engine does not download "
+        "models; "
         "leave it out",
         model=SOURCE | {"tokenSecretRef": {"name": "hub"}},
     ),
     bad(
         "quantization",
-        "spec.model.quantization: 'int8' is not supported yet; leave it out (a GGUF file may be quantized itself)",
+        "spec.model.quantization: Invalid value: 'int8' is not supported yet; leave it out (a GGUF file may be "
+        "quantized itself)",
         model=SOURCE | {"quantization": "int8"},
     ),
     bad(
         "speculative decoding",
-        "spec.engine.speculative: 'ngram' is not supported yet; leave it out",
+        "spec.engine.speculative: Invalid value: 'ngram' is not supported yet; leave it out",
         engine={"speculative": {"method": "ngram"}},
     ),
     bad(
         "no replica",
-        "spec.scaling.minReplicas: 0 is not supported yet, since nothing would hold requests while there is no "
+        "spec.scaling.minReplicas: Invalid value: 0 is not supported yet, since nothing would hold requests while "
+        "there is no "
         "replica; use 1 or more",
         scaling=scaling(minReplicas=0),
     ),
     bad(
         "scaling to zero",
-        "spec.scaling.scaleToZeroAfter: '10m' is not supported yet, since nothing would hold requests while there is "
+        "spec.scaling.scaleToZeroAfter: Invalid value: '10m' is not supported yet, since nothing would hold requests "
+        "while there is "
         "no replica; leave it out",
         scaling=scaling(scaleToZeroAfter="10m"),
     ),
     bad(
         "rolling back by itself",
-        "spec.rollout.autoRollback: true is not supported yet; leave it out",
+        "spec.rollout.autoRollback: Invalid value: true is not supported yet; leave it out",
         rollout={"autoRollback": True},
     ),
     bad(
         "API keys",
-        "spec.auth: 'keys' is not supported yet, and nobody would be asked for a key; leave it out",
+        "spec.auth: Invalid value: 'keys' is not supported yet, and nobody would be asked for a key; leave it out",
         auth={"apiKeysSecretRef": {"name": "keys"}},
     ),
 ]
@@ -136,32 +142,35 @@ WRONG = [
     ),
     bad(
         "replicas beside scaling",
-        "spec.replicas: 2 cannot stand beside spec.scaling, which chooses the number; leave out one of the two, or set "
+        "spec.replicas: Invalid value: 2 cannot stand beside spec.scaling, which chooses the number; leave out one of "
+        "the two, or set "
         "scaling.mode to advisory or external",
         replicas=2,
         scaling=scaling(),
     ),
     bad(
         "an external autoscaler without replicas",
-        "spec.replicas: missing, and scaling.mode external needs it, since an autoscaler reads and writes it through "
+        "spec.replicas: Required value: scaling.mode external needs it, since an autoscaler reads and writes it "
+        "through "
         "the scale subresource; set it to the number to start with",
         scaling={"mode": "external"},
     ),
     bad(
         "bounds for an external autoscaler",
-        "spec.scaling: in mode external the number and its bounds are the autoscaler's; leave out minReplicas, "
+        "spec.scaling: Invalid value: in mode external the number and its bounds are the autoscaler's; leave out "
+        "minReplicas, "
         "maxReplicas and behavior, and set them there",
         replicas=1,
         scaling={"mode": "external", "maxReplicas": 4},
     ),
     bad(
         "scaling without a maximum",
-        "spec.scaling.maxReplicas: missing; set the most replicas that may run",
+        "spec.scaling.maxReplicas: Required value: set the most replicas that may run",
         scaling={},
     ),
     bad(
         "a minimum over the maximum",
-        "spec.scaling.minReplicas: 4 is more than maxReplicas 3; lower the one or raise the other",
+        "spec.scaling.minReplicas: Invalid value: 4 is more than maxReplicas 3; lower the one or raise the other",
         scaling=scaling(minReplicas=4),
     ),
     bad(
@@ -178,14 +187,16 @@ WRONG = [
     ),
     bad(
         "another number of GPUs than ranks",
-        "spec.engine.tensorParallel: 2 is not the 4 of spec.resources.limits['nvidia.com/gpu'], and each rank needs a "
+        "spec.engine.tensorParallel: Invalid value: 2 is not the 4 of spec.resources.limits['nvidia.com/gpu'], and "
+        "each rank needs a "
         "GPU of its own; make them equal",
         engine={"tensorParallel": 2},
         resources={"limits": {"nvidia.com/gpu": 4}},
     ),
     bad(
         "more asked for than allowed",
-        "spec.resources.requests: more is asked for than spec.resources.limits allows; lower the request or raise the "
+        "spec.resources: Invalid value: more is asked for than spec.resources.limits allows; lower the request or "
+        "raise the "
         "limit of memory",
         resources={"requests": {"cpu": 1, "memory": "2Gi"}, "limits": {"cpu": "1", "memory": "1024Mi"}},
     ),
@@ -211,7 +222,8 @@ WRONG = [
     ),
     bad(
         "a rollout that cannot move",
-        "spec.rollout: maxSurge and maxUnavailable are both 0, so that no pod could ever be replaced; set one of them "
+        "spec.rollout: Invalid value: maxSurge and maxUnavailable are both 0, so that no pod could ever be replaced; "
+        "set one of them "
         "to 1",
         rollout={"maxSurge": 0},
     ),
@@ -288,7 +300,10 @@ def test_a_mistake_is_refused_in_words_that_name_the_value_and_the_remedy(
 )
 def test_a_name_that_no_service_could_have_is_refused(kind: RealCluster, name: str) -> None:
     said = refusal(kind, {"model": SOURCE}, name)
-    assert f"metadata.name: '{name}' cannot name a Service, and the service's address starts with it" in said
+    assert (
+        f"metadata.name: Invalid value: '{name}' cannot name a Service, and the service's address starts with it"
+        in said
+    )
     assert "use at most 63 lower case letters, digits and -, starting with a letter" in said
 
 
