@@ -16,6 +16,8 @@ NoOp = Callable[[Any], bool]
 """Whether a value of an unsupported field means the same as leaving the field out."""
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+_CHOICES = {"role": "system, developer, user or assistant", "type": "text"}
+"""What a field of few values may be; msgspec does not say."""
 _SHOWN = 60
 """Characters of a wrong value that are repeated to the client."""
 
@@ -59,7 +61,7 @@ def read_request(body: bytes, kind: type[T], no_ops: Mapping[str, NoOp]) -> T:
 def _explained(message: str, given: Mapping[str, Any]) -> InvalidRequest:
     match = _AT.match(message)
     what, path = (match["what"], match["path"] or "") if match else (message, "")
-    parent = path.lstrip(".")
+    parent = path.lstrip(".").split("[...]")[0]
     quoted = re.findall(r"`([^`]*)`", what)
     if what.startswith("Object missing required field"):
         param = f"{parent}.{quoted[0]}" if parent else quoted[0]
@@ -69,8 +71,8 @@ def _explained(message: str, given: Mapping[str, Any]) -> InvalidRequest:
         return InvalidRequest(f"{param}: is not supported here; leave it out", param=param)
     found = _at(given, parent)
     expected = re.sub(r", got `.*$", "", what).replace("Expected", "expected", 1)
-    if what.startswith(("Invalid enum value", "Invalid value")):
-        expected = "not one of the known values"
+    if what.startswith("Invalid enum value"):
+        expected = f"expected {_CHOICES.get(parent.rpartition('.')[2], 'another value')}"
     return InvalidRequest(f"{parent}: {_shown(found)} is not accepted, {expected}; change it", param=parent or None)
 
 

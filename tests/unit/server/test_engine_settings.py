@@ -1,0 +1,72 @@
+"""What the command line may say, and how a mistake in it is explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tidegate_engine.settings import SettingsError, parse_settings
+
+
+def test_only_the_model_is_required_and_the_file_names_the_service() -> None:
+    settings = parse_settings(["--model", "/models/smol.gguf"])
+    assert (settings.model, settings.served_name) == (Path("/models/smol.gguf"), "smol")
+    assert (settings.port, settings.admin_port, settings.host) == (8000, 9000, "0.0.0.0")
+    assert (settings.max_running_requests, settings.max_queued_requests, settings.chunked_prefill_tokens) == (
+        32,
+        256,
+        512,
+    )
+    assert (settings.dtype, settings.tensor_parallel, settings.prefix_caching) == ("auto", 1, True)
+    assert (settings.drain_timeout, settings.endpoint_lag, settings.kv_cache_memory) == (300.0, 5.0, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("512Mi", 512 * 2**20),
+        ("1Gi", 2**30),
+        ("1.5Gi", 3 * 2**29),
+        ("536870912", 536870912),
+        ("2G", 2 * 10**9),
+        ("4k", 4000),
+    ],
+)
+def test_sizes_are_read_as_kubernetes_writes_them(text: str, size: int) -> None:
+    assert parse_settings(["--model", "m", "--kv-cache-memory", text]).kv_cache_memory == size
+
+
+def test_the_runtime_is_told_what_is_its_business_and_no_more() -> None:
+    flags = ["--model", "m", "--kv-cache-memory", "1Mi", "--no-prefix-caching", "--max-model-len", "99", "--port", "1"]
+    told = parse_settings(flags).runtime_arguments()
+    assert " ".join(told) == (
+        "--model m --dtype auto --tensor-parallel 1 --max-running-requests 32 --no-prefix-caching "
+        "--chunked-prefill-tokens 512 --max-model-len 99 --kv-cache-memory 1048576"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        pytest.param([], "--model", id="no model"),
+        pytest.param(["--model", "m", "--dtype", "int3"], "--dtype", id="a dtype that there is not"),
+        pytest.param(["--model", "m", "--tensor-parallel", "0"], "--tensor-parallel", id="no process at all"),
+        pytest.param(
+            ["--model", "m", "--max-running-requests", "-1"], "--max-running-requests", id="a negative number"
+        ),
+        pytest.param(["--model", "m", "--kv-cache-memory", "lots"], "--kv-cache-memory", id="a size in words"),
+        pytest.param(["--model", "m", "--kv-cache-memory", "0"], "--kv-cache-memory", id="a size of nothing"),
+        pytest.param(["--model", "m", "--port", "70000"], "--port", id="a port beyond the last"),
+        pytest.param(["--model", "m", "--admin-port", "8000"], "--admin-port", id="one port for both listeners"),
+        pytest.param(["--model", "m", "--drain-timeout", "soon"], "--drain-timeout", id="a time in words"),
+        pytest.param(["--model", "m", "--drain-timeout", "nan"], "--drain-timeout", id="a time that is no number"),
+        pytest.param(["--model", "m", "--served-name", " "], "--served-name", id="a name of nothing"),
+        pytest.param(["--model", "m", "--max-runing-requests", "4"], "--max-runing-requests", id="a misspelt flag"),
+        pytest.param(["--model", "m", "--max-queued", "4"], "--max-queued", id="an abbreviated flag"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_flag(flags: list[str], named: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(flags)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
