@@ -60,7 +60,7 @@ def scaling(**fields: Any) -> Json:
 
 
 def pod_volume(**fields: Any) -> Json:
-    return {"volumes": [{"name": "v", "mountPath": "/v", "emptyDir": {}} | fields]}
+    return {"volumes": [{"name": "v", "mountPath": "/v", "configMap": {"name": "c"}} | fields]}
 
 
 NOT_YET = [
@@ -252,6 +252,11 @@ WRONG = [
         "a volume of two sources",
         "volume 'v' needs exactly one of persistentVolumeClaim, configMap, secret, emptyDir and image",
         pod=pod_volume(secret={"name": "s"}),
+    ),
+    bad(
+        "scratch space that cannot be written",
+        "volume 'v' starts empty, and nothing could be put into it; set readOnly to false",
+        pod={"volumes": [{"name": "v", "mountPath": "/v", "emptyDir": {}}]},
     ),
     bad("a volume of a name that is taken", "'tmp' cannot name a volume", pod=pod_volume(name="tmp")),
     bad(

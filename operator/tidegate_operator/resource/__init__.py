@@ -7,8 +7,8 @@ where the operator would otherwise ignore what a user asked for (`spec`), lenien
 
 from __future__ import annotations
 
-from tidegate_operator.resource.engine import Engine, Model, SecretKey, Speculative
-from tidegate_operator.resource.pod import EnvVar, PodOverrides, Resources, Toleration, TopologySpread, Volume
+from tidegate_operator.resource.engine import Engine, Model, SecretKey, Source, Speculative, parse_source
+from tidegate_operator.resource.pod import EnvVar, KeyRef, PodOverrides, Resources, Toleration, TopologySpread, Volume
 from tidegate_operator.resource.quantity import format_duration, parse_duration, parse_quantity
 from tidegate_operator.resource.scaling import Behavior, Direction, LatencyTarget, Policy, Scaling, Targets
 from tidegate_operator.resource.spec import Auth, Cost, Drain, InferenceServiceSpec, Rollout, UnreadableSpec, read_spec
@@ -36,6 +36,7 @@ __all__ = [
     "EnvVar",
     "InferenceServiceSpec",
     "InferenceServiceStatus",
+    "KeyRef",
     "LatencyStatus",
     "LatencyTarget",
     "Learned",
@@ -48,6 +49,7 @@ __all__ = [
     "Scaling",
     "ScalingStatus",
     "SecretKey",
+    "Source",
     "Speculative",
     "Targets",
     "TermStatus",
@@ -58,6 +60,7 @@ __all__ = [
     "format_duration",
     "parse_duration",
     "parse_quantity",
+    "parse_source",
     "read_spec",
     "read_status",
 ]

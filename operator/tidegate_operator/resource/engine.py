@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tidegate_operator.resource.base import Asked
 from tidegate_operator.resource.quantity import BytesOrAuto
+
+_SOURCE = re.compile(r"pvc://(?P<claim>[a-z0-9][-a-z0-9.]*)/(?P<path>[^/].*)|file://(?P<file>/[^/].*)")
+
+
+class Source(NamedTuple):
+    """Where the model's file or folder is."""
+
+    claim: str | None
+    """The claim it is on; None: on the pod's own file system."""
+    path: str
+    """Relative to the claim, or absolute."""
+
+
+def parse_source(text: str) -> Source:
+    """Read `pvc://CLAIM/PATH` or `file:///PATH`. Raises ValueError, also for what is not supported yet."""
+    match = _SOURCE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} says not where the model is; write pvc://CLAIM/PATH or file:///PATH")
+    return Source(match["claim"], match["path"] or match["file"])
 
 
 class SecretKey(Asked):
@@ -21,7 +41,7 @@ class Model(Asked):
     """Which model, and under what name clients ask for it."""
 
     source: str
-    """`pvc://claim/path`, `file:///path` or `hf://org/name`."""
+    """`pvc://CLAIM/PATH` or `file:///PATH`; see `parse_source`."""
     served_name: str | None = None
     """None: the object's name."""
     quantization: Literal["none", "int8", "int4", "fp8"] = "none"
@@ -29,6 +49,12 @@ class Model(Asked):
     """Tokens; None: the model's own."""
     revision: str | None = None
     token_secret_ref: SecretKey | None = None
+
+    @field_validator("source")
+    @classmethod
+    def _names_a_place(cls, source: str) -> str:
+        parse_source(source)
+        return source
 
 
 class Speculative(Asked):

@@ -22,6 +22,7 @@ class Kind(Enum):
     SERVICE = ("v1", "services")
     SERVICE_ACCOUNT = ("v1", "serviceaccounts")
     POD_DISRUPTION_BUDGET = ("policy/v1", "poddisruptionbudgets")
+    NETWORK_POLICY = ("networking.k8s.io/v1", "networkpolicies")
     POD = ("v1", "pods")
     ENDPOINT_SLICE = ("discovery.k8s.io/v1", "endpointslices")
     EVENT = ("events.k8s.io/v1", "events")
@@ -63,6 +64,7 @@ CHILDREN = {
     "Service": Kind.SERVICE,
     "ServiceAccount": Kind.SERVICE_ACCOUNT,
     "PodDisruptionBudget": Kind.POD_DISRUPTION_BUDGET,
+    "NetworkPolicy": Kind.NETWORK_POLICY,
 }
 """By the `kind` in a rendered manifest."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tidegate_operator.errors import Gone, RetryLater, WaitFor
+from tidegate_operator.errors import Gone, RetryLater, Stall, WaitFor, WorldError
 from tidegate_operator.observed import ChildConflict, ServiceKey, ServiceObserved
 from tidegate_operator.world.api import APPLY, MERGE, Api, NotFound
 from tidegate_operator.world.calls import CHILDREN, Kind
@@ -20,7 +21,7 @@ from tidegate_operator.world.view import View
 
 FIELD_MANAGER = "tidegate-operator"
 RESEND_AFTER_S = 300.0
-"""Children that are not watched (Service, ServiceAccount, PodDisruptionBudget) are applied again this often."""
+"""Children that are not watched (all but the Deployment) are applied again this often."""
 EXAMINE_AFTER_S = 10.0
 
 Manifest = Mapping[str, Any]
@@ -92,8 +93,10 @@ class Cluster:
             body["metadata"]["uid"] = child.uid  # another object under this name is then refused, not overwritten
         try:
             live = await self._write("patch", CHILDREN[name], key, body, APPLY)
-        except RetryLater:
+        except WorldError as error:
             self._children.get(key, {}).pop(name, None)
+            if isinstance(error, Stall) and "metadata.uid: Invalid value" in error.message:
+                raise RetryLater("Replaced", f"another object now is {name} {key.name}") from error
             raise
         if CHILDREN[name] is Kind.DEPLOYMENT:
             self.view.see(Kind.DEPLOYMENT, live, deleted=False)
@@ -120,7 +123,7 @@ class Cluster:
         body = {
             "apiVersion": Kind.EVENT.api_version,
             "kind": "Event",
-            "metadata": {"generateName": f"{service.key.name[:40]}.", "namespace": service.key.namespace},
+            "metadata": {"name": f"{service.key.name}.{uuid.uuid4().hex[:16]}", "namespace": service.key.namespace},
             "eventTime": now.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "type": "Warning" if warning else "Normal",
             "reason": reason,
