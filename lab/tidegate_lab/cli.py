@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("watch", "a live table of one service", watch.add_flags, watch.watch),
         ("status", "one line a service", None, watch.status),
         ("demo", "the whole of it on a real Kubernetes: make demo", demo.add_flags, demo.demo),
-        ("images", "build the images and bring them into the cluster", None, demo.images),
+        ("images", "build the images and load them into the testbed", demo.add_image_flags, demo.images),
     ):
         verb = verbs.add_parser(name, help=about, description=about)
         verb.set_defaults(run=run)

@@ -36,11 +36,17 @@ def demo(arguments: argparse.Namespace) -> int:
     return story.tell(shell, place, arguments.rate, arguments.duration, arguments.seed)
 
 
-def images(_: argparse.Namespace) -> int:
-    """Build both images, and load them into the testbed, which must be up."""
+def add_image_flags(parser: argparse.ArgumentParser) -> None:
+    """Building needs no cluster."""
+    parser.add_argument("--build-only", action="store_true", help="do not load them into the testbed")
+
+
+def images(arguments: argparse.Namespace) -> int:
+    """Build both images, and load them into the testbed that is up."""
     testbed = Testbed(_shell(), ROOT)
     testbed.build()
-    testbed.load()
+    if not arguments.build_only:
+        testbed.load()
     return 0
 
 

@@ -13,6 +13,7 @@ from tidegate_lab.load.report import Report
 from tidegate_lab.load.run import Load, Plan
 
 Answer = Callable[[asyncio.StreamWriter, int], Awaitable[None]]
+BETWEEN_S = 0.1
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 
 
@@ -34,7 +35,7 @@ def usage(prompt: int, generated: int, cached: int = 0) -> bytes:
 async def good(writer: asyncio.StreamWriter, _: int) -> None:
     writer.write(HEAD + chunk() + chunk("one"))
     await writer.drain()
-    await asyncio.sleep(0.02)
+    await asyncio.sleep(BETWEEN_S)
     writer.write(chunk(" two") + chunk("", "stop") + usage(50, 2, 16) + b"data: [DONE]\n\n")
 
 
@@ -125,8 +126,9 @@ async def test_a_good_stream_is_timed_token_by_token_and_counted_by_the_servers_
     assert (report.prompt_tokens, report.cached_tokens, report.generated_tokens) == (150, 48, 6)
     assert report.ttft and report.tpot and report.inter_token and report.e2e
     assert report.tpot.count == 3
-    assert 0.015 < report.tpot.p50 < 0.5
-    assert report.e2e.p50 >= report.ttft.p50 + 0.015
+    # The client may see the first token late, on a busy machine by some hundredths, and the second early by as much.
+    assert BETWEEN_S / 2 < report.tpot.p50 < 10 * BETWEEN_S
+    assert report.e2e.p50 >= report.ttft.p50 + BETWEEN_S / 2
 
 
 async def test_a_stream_may_arrive_byte_by_byte() -> None:

@@ -1,0 +1,117 @@
+"""Parts of the demo that can be asked without a cluster: steps side by side, the objects, the verdict."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tidegate_lab.demo import objects
+from tidegate_lab.demo.burst import Burst, Seen, Verdict
+from tidegate_lab.demo.places import choose
+from tidegate_lab.demo.shell import Shell, Step, StepFailed
+from tidegate_lab.load.report import Report
+from tidegate_lab.load.run import Plan
+from tidegate_lab.load.stream import Outcome
+from tidegate_lab.watch.look import Look
+
+
+@pytest.fixture
+def out() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def shell(out: io.StringIO, tmp_path: Path) -> Shell:
+    return Shell(Console(file=out, width=120), tmp_path)
+
+
+def sh(text: str) -> list[str]:
+    return ["sh", "-c", text]
+
+
+def test_steps_run_side_by_side_and_their_commands_one_after_the_other(shell: Shell, out: io.StringIO) -> None:
+    began = time.monotonic()
+    shell.run(Step("a", [sh("sleep 0.5; echo one > f"), sh("cat f")]), Step("b", [sh("sleep 0.5")]))
+    assert time.monotonic() - began < 0.95
+    assert "a: one" in out.getvalue()
+
+
+def test_a_step_that_fails_ends_the_others_and_says_its_last_lines(shell: Shell) -> None:
+    began = time.monotonic()
+    with pytest.raises(StepFailed, match=r"(?s)sh -c .* failed:.*disk is full"):
+        shell.run(Step("long", [["sleep", "30"]]), Step("bad", [sh("echo disk is full >&2; exit 3")]))
+    assert time.monotonic() - began < 10
+
+
+def test_a_command_that_cannot_be_read_says_why(shell: Shell) -> None:
+    with pytest.raises(StepFailed, match="no such thing"):
+        shell.read(sh("echo no such thing >&2; exit 1"))
+
+
+def test_a_kubeconfig_that_is_not_there_is_said(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEMO_KUBECONFIG", "/nowhere/kubeconfig")
+    with pytest.raises(StepFailed, match="DEMO_KUBECONFIG=/nowhere/kubeconfig: there is no such file"):
+        choose(shell, Path.cwd())
+
+
+@pytest.mark.parametrize(
+    "pod", [objects.load_job("l", "i", {})["spec"]["template"]["spec"], objects.filling_pod("i")["spec"]]
+)
+def test_the_demos_own_pods_meet_the_level_restricted(pod: objects.Manifest) -> None:
+    for container in pod["containers"]:
+        context = container["securityContext"]
+        assert context["runAsNonRoot"] is True
+        assert context["allowPrivilegeEscalation"] is False
+        assert context["capabilities"] == {"drop": ["ALL"]}
+        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_the_load_job_carries_its_own_code_and_a_config_map_can_hold_it() -> None:
+    code = objects.load_code()
+    assert {"__init__.py", "__main__.py", "command.py", "run.py", "stream.py"} <= set(code["data"])
+    assert len(json.dumps(code)) < 100_000  # a ConfigMap holds a mebibyte
+
+
+def look(desired: int, ready: int) -> Look:
+    return Look(
+        at_s=0, desired=desired, ready=ready, ready_condition="", waiting=0, running=0, ttft_p99_s=None, reason="",
+        message="",
+    )  # fmt: skip
+
+
+def report(failures: int = 0) -> Report:
+    good = [Outcome(n, ttft_s=0.1, e2e_s=0.2, tokens=2, gaps_s=[0.1]) for n in range(3)]
+    bad = [Outcome(9, failure="cut_off", detail="the pod went away") for _ in range(failures)]
+    return Report.of(Plan(url="http://127.0.0.1", model="m", rate=1.0), good + bad, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("looks", "failures", "expected"),
+    [
+        pytest.param([(1, 1), (3, 3), (2, 2), (1, 1)], 0, [], id="to three and back without a loss is a success"),
+        pytest.param([(1, 1), (2, 2), (1, 1)], 0, ["did not reach 3"], id="two are not three"),
+        pytest.param([(1, 1), (3, 2), (1, 1)], 0, ["did not reach 3"], id="three wanted are not three ready"),
+        pytest.param([(1, 1), (3, 3), (2, 2)], 0, ["did not come back"], id="two at the end are not back at one"),
+        pytest.param([(1, 1), (3, 3), (1, 2)], 0, ["did not come back"], id="one wanted is not one left"),
+        pytest.param([(1, 1), (3, 3), (1, 1)], 1, ["1 of 7 requests failed"], id="one lost request is a failure"),
+    ],
+)
+def test_the_verdict_says_each_fault_in_one_line(
+    looks: list[tuple[int, int]], failures: int, expected: list[str]
+) -> None:
+    seen = Seen()
+    for desired, ready in looks:
+        seen.take(look(desired, ready))
+    faults = Verdict(report(failures), report(), seen).faults
+    assert len(faults) == len(expected)
+    assert all(part in fault and "\n" not in fault for part, fault in zip(expected, faults, strict=True))
+
+
+def test_the_burst_is_bounded_in_number_and_time() -> None:
+    flags = Burst(url="http://s", model="m").flags(2.0, 75.0)
+    assert flags["duration"] == 75.0
+    assert 150 <= int(flags["requests"]) <= 400
