@@ -6,7 +6,7 @@ It knows nothing of how decisions are made; it only serves requests, tells what 
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -46,9 +46,9 @@ class Pod:
     generated: float = 0.0
     steps: int = 0
     last_step: float | None = None
-    ttft: Sketch = field(default_factory=Sketch)
-    tpot: Sketch = field(default_factory=Sketch)
-    e2e: Sketch = field(default_factory=Sketch)
+    ttft: Counter[int] = field(default_factory=Counter)
+    tpot: Counter[int] = field(default_factory=Counter)
+    e2e: Counter[int] = field(default_factory=Counter)
 
     @property
     def uid(self) -> str:
@@ -59,7 +59,7 @@ class Pod:
         self.boot, self.booted, self.ready_at = self.boot + 1, now, now + cold_start_s
         self.received = self.finished = self.steps = 0
         self.generated, self.last_step = 0.0, None
-        self.ttft = self.tpot = self.e2e = Sketch()
+        self.ttft, self.tpot, self.e2e = Counter(), Counter(), Counter()
         self.waiting.clear()
         self.running.clear()
 
@@ -193,13 +193,12 @@ class Fleet:
             request.tokens_left -= done
             if request.first is None:
                 request.first = end
-                pod.ttft = Sketch.merged((pod.ttft, Sketch.of([end - request.arrived])))
+                pod.ttft[_bin(end - request.arrived)] += 1
             if request.tokens_left <= 1e-9:
                 pod.running.remove(request)
                 pod.finished += 1
-                pod.e2e = Sketch.merged((pod.e2e, Sketch.of([end - request.arrived])))
-                took = (end - request.first) / max(1.0, request.tokens - 1)
-                pod.tpot = Sketch.merged((pod.tpot, Sketch.of([took])))
+                pod.e2e[_bin(end - request.arrived)] += 1
+                pod.tpot[_bin((end - request.first) / max(1.0, request.tokens - 1))] += 1
 
     def _facts(self, pod: Pod) -> ReplicaFacts:
         ready = self._ready(pod)
@@ -241,7 +240,15 @@ class Fleet:
                 received=pod.received, finished=pod.finished, generated_tokens=int(pod.generated), steps=pod.steps
             ),
             last_step_age_s=None if pod.last_step is None else max(0.0, self.now - pod.last_step),
-            sketches=Sketches(ttft=pod.ttft, tpot=pod.tpot, e2e=pod.e2e),
+            sketches=Sketches(ttft=_sketch(pod.ttft), tpot=_sketch(pod.tpot), e2e=_sketch(pod.e2e)),
             waiting_ages=Sketch.of(waits),
             running_tpot=Sketch.of(streams),
         )
+
+
+def _bin(seconds: float) -> int:
+    return Sketch.of([max(seconds, 2e-6)]).bins[0][0]
+
+
+def _sketch(counted: Counter[int]) -> Sketch:
+    return Sketch(0, tuple(sorted(counted.items())))

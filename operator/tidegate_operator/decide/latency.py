@@ -32,6 +32,8 @@ class Verdict:
     target: LatencyTarget
     samples: int
     over: int
+    lately_over: int
+    """Of the last twenty seconds, and those that wait now: 0 where the trouble is past."""
     surely_over: float
     """Lower bound of the share over the target."""
     p99_s: float | None
@@ -53,10 +55,14 @@ class InFlight:
     running_tpot: Sketch
 
 
-def judge(target: LatencyTarget, fresh: Latencies, in_flight: InFlight) -> Verdict:
-    """Compare with one target. A request that still waits counts once it is past the target, and not before."""
+def judge(target: LatencyTarget, fresh: Latencies, lately: Latencies, in_flight: InFlight) -> Verdict:
+    """Compare with one target; `lately` is the newest part of `fresh`.
+
+    A request that still waits counts once it is past the target, and not before.
+    """
     finished = of_metric(fresh, target.metric)
     samples, over = finished.count, finished.count_above(target.seconds)
+    before = over - of_metric(lately, target.metric).count_above(target.seconds)
     if target.metric is Metric.TTFT:
         late = in_flight.waiting_ages.count_above(target.seconds)
         samples, over = samples + late, over + late
@@ -72,6 +78,7 @@ def judge(target: LatencyTarget, fresh: Latencies, in_flight: InFlight) -> Verdi
         target=target,
         samples=samples,
         over=over,
+        lately_over=over - before,
         surely_over=lower,
         p99_s=finished.quantile(0.99),
         fastest_s=finished.quantile(0.1),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tidegate_operator.decide.capacity import replicas_for
 from tidegate_operator.decide.latency import InFlight, Opinion, Verdict, judge, over_window
 from tidegate_operator.decide.scaling_data import DataState, Supply, is_recent, state_of, supply_of
-from tidegate_operator.decide.scaling_demand import Demand, demand_of, learn
+from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, demand_of, learn
 from tidegate_operator.decide.scaling_limits import limit, remember
 from tidegate_operator.decide.scaling_memory import Learned, Memory, Moment, Window
 from tidegate_operator.decide.scaling_policy import Mode, ScalingPolicy
@@ -147,7 +148,8 @@ def _stalled(s: Situation) -> Wish | None:
     ready, stalled = len(s.supply.ready), s.supply.stalled
     wanted = s.current
     if s.healthy or ready == 1:
-        wanted = max(s.current, ready + (stalled if s.settled else 0))
+        working = replicas_for(s.demand.load, s.demand.utilisation) if s.demand.load is not None else 1
+        wanted = max(s.current, max(1, working) + stalled)
     queued = by_queue(s) if s.healthy else None
     if queued is not None and queued.replicas > wanted:
         return queued
@@ -192,6 +194,7 @@ def _judge_all(
     policy: ScalingPolicy, observed: ServiceObserved, window: Window, learned: Learned, now: float
 ) -> tuple[Verdict, ...]:
     fresh = over_window(window.ticks, fresh=True)
+    lately = over_window(tuple(t for t in window.ticks if t.at > now - DEMAND_WINDOW_S), fresh=True)
     ages, tpots = [], []
     for replica in observed.replicas:
         if replica.load is None or not is_recent(replica, policy) or replica.ready_at is None:
@@ -201,7 +204,7 @@ def _judge_all(
             since = now - (replica.load_age_s or 0.0) - learned.newest_ready_at
             ages.append(_at_most(replica.load.waiting_ages, since))
     in_flight = InFlight(waiting_ages=Sketch.merged(ages), running_tpot=Sketch.merged(tpots))
-    return tuple(judge(target, fresh, in_flight) for target in policy.targets)
+    return tuple(judge(target, fresh, lately, in_flight) for target in policy.targets)
 
 
 def _at_most(sketch: Sketch, seconds: float) -> Sketch:

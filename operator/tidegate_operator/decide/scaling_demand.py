@@ -11,8 +11,9 @@ from tidegate_operator.decide.scaling_memory import Learned, Tick, Window
 from tidegate_operator.decide.scaling_policy import ScalingPolicy
 
 DEMAND_WINDOW_S = 20.0
-_SURE_WINDOWS_S = (6.0, 20.0, 60.0)
-"""A burst shows in the short one, rare long requests in the long one."""
+_SURE_WINDOWS_S = (6.0, 20.0)
+_LONG_WINDOW_S = 60.0
+"""Rare long requests show only here; as far as they still come."""
 _SURE_Z = 1.64
 """One-sided 95 %."""
 _FEWEST_FINISHED = 5
@@ -79,7 +80,8 @@ def demand_of(window: Window, learned: Learned, supply: Supply, held: int, polic
     settled = [t for t in ticks if t.unburdened and t.at > learned.newest_ready_at]
     waiting = _mean([(t.waiting / t.unburdened, t.seconds) for t in settled])
     arrivals = sum(t.arrived for t in ticks) / seconds if seconds else 0.0
-    surely = max(_surely(window.ticks, now, span) for span in _SURE_WINDOWS_S)
+    lasting = min(arrivals, _surely(window.ticks, now, _LONG_WINDOW_S))
+    surely = max(lasting, *(_surely(window.ticks, now, span) for span in _SURE_WINDOWS_S))
     worth = learned.tokens_per_request / learned.capacity if learned.tokens_per_request and learned.capacity else None
     roomy = waiting < 0.5 and inside < 0.8 * slots
     utilisation = safe_utilisation(slots, policy.queue_depth)

@@ -82,7 +82,7 @@ class Tick:
     inside: float = 0.0
     """Requests running or waiting in ready pods at this look."""
     waiting: int = 0
-    """Requests waiting at this look in ready pods that carry no backlog from before the newest replica."""
+    """Requests waiting in ready pods that take steps and carry no backlog from before the newest replica."""
     unburdened: int = 0
     """Those pods."""
     queueing: int = 0

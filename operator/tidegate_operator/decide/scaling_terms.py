@@ -47,6 +47,16 @@ class Situation:
         return stepped and seen and not (self.supply.pending or self.supply.broken or self.supply.uncreated)
 
     @property
+    def draining(self) -> bool:
+        """What queues is the end of something: nothing or little comes, and the queue gets shorter."""
+        demand = self.demand
+        if demand.arrivals_per_s <= 0:
+            return True
+        if demand.load is not None and demand.load < 0.5 * demand.utilisation * self.healthy:
+            return demand.waiting_per_replica >= 0.5
+        return demand.waiting < 0.8 * demand.waiting_per_replica * demand.unburdened
+
+    @property
     def few_requests_each(self) -> bool:
         """Nothing queues and batches are small: more replicas could not make a request faster."""
         demand = self.demand
@@ -113,7 +123,7 @@ def by_queue(s: Situation) -> Wish | None:
         )
         return Wish(term="queueDepth", replicas=need, reason="QueueDepth", message=f"{who}: {why}")
     everywhere = s.healthy == len(s.supply.ready) and demand.queueing_share >= 0.5
-    if s.settled and everywhere and demand.waiting_per_replica > policy.queue_depth:
+    if s.settled and everywhere and not s.draining and demand.waiting_per_replica > policy.queue_depth:
         return Wish(
             term="queueDepth",
             replicas=s.current + 1,
@@ -129,6 +139,8 @@ def by_p99(s: Situation) -> Wish | None:
     """More replicas because a p99 target is surely missed, once per cold start, while it helps."""
     missed = s.missed
     if missed is None or s.unattainable or s.few_requests_each or not s.settled or not s.state.complete:
+        return None
+    if s.draining or not missed.lately_over:
         return None
     learned, share = s.learned, missed.share
     helped = learned.p99_share is None or share <= _BETTER * learned.p99_share

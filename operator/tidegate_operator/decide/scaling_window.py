@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate_operator.decide.scaling_data import Supply, is_recent
+from tidegate_operator.decide.scaling_data import Supply, is_recent, is_stalled
 from tidegate_operator.decide.scaling_memory import COLD_STARTS_KEPT, Latencies, Learned, Memory, Seen, Tick, Window
 from tidegate_operator.decide.scaling_policy import ScalingPolicy
 from tidegate_operator.observed import LoadReport, Phase, ReplicaFacts, ServiceObserved
@@ -36,7 +36,7 @@ def look(memory: Memory, observed: ServiceObserved, supply: Supply, policy: Scal
         behind = replica.uid in burdened or replica.uid in window.burdened
         tick = _add(tick, replica, known.get(replica.uid), now - since, newest_ready_at, behind)
     loads = [r.load for r in recent if r.load]
-    representative = [r.load for r in recent if r.load and r.uid not in burdened]
+    representative = [r.load for r in recent if r.load and r.uid not in burdened and not is_stalled(r.load, policy)]
     tick = replace(
         tick,
         inside=float(sum(load.running + load.waiting for load in loads)),
