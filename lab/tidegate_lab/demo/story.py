@@ -33,7 +33,11 @@ def tell(shell: Shell, place: Place, rate: float, duration_s: float, seed: int) 
     _install(shell, place)
     apply(shell, place, [objects.namespace()])
     place.put_model()
-    shell.read([*place.kubectl, "apply", "-n", SERVICE.namespace, "-f", EXAMPLE])
+    # A service keeps its pods as they are until its spec changes; a second demo is to show the newest image.
+    here = [*place.kubectl, "-n", SERVICE.namespace]
+    shell.read([*here, "delete", "infsvc", SERVICE.name, "--ignore-not-found", "--wait"])
+    shell.read([*here, "wait", "--for=delete", "pod", "-l", f"tidegate.dev/service={SERVICE.name}", "--timeout=180s"])
+    shell.read([*here, "apply", "-f", EXAMPLE])
     cluster = Cluster(place.kubeconfig)
     _wait_ready(shell, cluster)
 
@@ -130,5 +134,5 @@ def _next(shell: Shell, place: Place) -> None:
     _say(shell, f"{inside} describe infsvc {SERVICE.name}    # conditions, and why it scaled")
     _say(shell, f"{inside} port-forward svc/{SERVICE.name} 8000:80 &    # then: curl 127.0.0.1:8000/v1/models")
     _say(shell, f".venv/bin/tidegate watch {SERVICE}")
-    _say(shell, f"{inside} edit infsvc {SERVICE.name}    # a mistake is refused with a reason: minReplicas: 9")
+    _say(shell, f"{inside} edit infsvc {SERVICE.name}    # minReplicas: 0 is refused, with why")
     _say(shell, "make down")
