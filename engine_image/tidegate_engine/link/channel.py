@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -21,6 +22,12 @@ LARGEST_FRAME = 256 * 2**20
 
 Received = TypeVar("Received")
 _encoder = msgspec.msgpack.Encoder()
+
+
+class Waitable(Protocol):
+    """Something that select can sleep on."""
+
+    def fileno(self) -> int: ...
 
 
 class ChannelClosed(ConnectionError):
@@ -89,11 +96,14 @@ class BlockingChannel(Generic[Received]):
         self._buffer = bytearray()
         self.closed = False
 
-    def poll(self, timeout: float | None = 0.0) -> list[Received]:
-        """Whole messages that have arrived, in order. Waits up to `timeout` seconds for one; None waits for ever."""
+    def poll(self, timeout: float | None = 0.0, beside: Sequence[Waitable] = ()) -> list[Received]:
+        """Whole messages that have arrived, in order; none where only a part has, or only something `beside` woke us.
+
+        Sleeps up to `timeout` seconds where there is none yet; None sleeps for ever.
+        """
         messages = self._read_available()
         if not messages and not self.closed and timeout != 0:
-            select.select([self._socket], [], [], timeout)
+            select.select([self._socket, *beside], [], [], timeout)
             messages = self._read_available()
         return messages
 

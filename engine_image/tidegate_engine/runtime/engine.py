@@ -1,0 +1,99 @@
+"""The engine of one pod: requests in, tokens out, a step at a time. In-process, so that tests can drive it."""
+
+from __future__ import annotations
+
+import time
+
+from tidegate_engine.core.blocks import BlockPool
+from tidegate_engine.core.scheduler import Limits, RequestRefused, Scheduler
+from tidegate_engine.link.messages import Abort, Output, Stats, Submit
+from tidegate_engine.runtime.ranks import Ranks
+from tidegate_engine.runtime.sampler import Sampler
+
+
+class Engine:
+    """Scheduler, ranks and sampler. `submit` and `abort` between steps, `step` while `has_work`."""
+
+    def __init__(self, pool: BlockPool, limits: Limits, vocab_size: int, ranks: Ranks, sampler: Sampler) -> None:
+        self.scheduler = Scheduler(pool, limits)
+        self._vocab_size = vocab_size
+        self._ranks = ranks
+        self._sampler = sampler
+        self._steps = 0
+        self._last_step = 0.0
+        self._slowest_step = 0.0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would compute anything."""
+        return self.scheduler.has_work
+
+    def submit(self, request: Submit) -> None:
+        """Queue a request. Raises RequestRefused for one that could never run, or that names tokens there are not."""
+        params = request.params
+        for name, ids in (
+            ("prompt", request.prompt),
+            ("logit_bias", params.logit_bias),
+            ("stop_token_ids", params.stop_token_ids),
+        ):
+            wrong = next((token for token in ids if not 0 <= token < self._vocab_size), None)
+            if wrong is not None:
+                raise RequestRefused(f"{name}: token {wrong} is not in the vocabulary of {self._vocab_size}")
+        if params.logprobs is not None and not 0 <= params.logprobs <= self._vocab_size:
+            raise RequestRefused(f"logprobs {params.logprobs}: ask for 0 to {self._vocab_size}")
+        self.scheduler.add(request.id, request.prompt, params)
+        self._sampler.add(request.id, request.prompt, params)
+        self._ranks.hear(request)
+
+    def abort(self, abort: Abort) -> None:
+        """End requests without a word."""
+        self.scheduler.abort(abort.ids)
+        for id in abort.ids:
+            self._sampler.remove(id)
+        self._ranks.hear(abort)
+
+    def step(self) -> list[Output]:
+        """Schedule, run, commit. Nothing where there is no work."""
+        began = time.monotonic()
+        batch = self.scheduler.schedule()
+        if batch is None:
+            return []
+        sampled = self._ranks.run(batch)
+        rows = (part.id for part in batch.work if part.samples)
+        logprobs = dict(zip(rows, sampled.logprobs, strict=True))
+        outputs: list[Output] = []
+        for output in self.scheduler.commit(batch, sampled.tokens):
+            known = logprobs[output.id]
+            outputs.append(
+                Output(
+                    output.id,
+                    list(output.tokens),
+                    None if known is None else known[: len(output.tokens)],
+                    output.finish_reason,
+                    output.cached_tokens,
+                )
+            )
+            if output.finish_reason is None:
+                self._sampler.heard(output.id, output.tokens)
+            else:
+                self._sampler.remove(output.id)
+        self._steps += 1
+        self._last_step = time.monotonic() - began
+        self._slowest_step = max(self._slowest_step, self._last_step)
+        return outputs
+
+    def stats(self) -> Stats:
+        """Gauges and totals as they are now."""
+        totals = self.scheduler.totals
+        return Stats(
+            running=self.scheduler.num_running,
+            waiting=self.scheduler.num_waiting,
+            kv_blocks_used=self.scheduler.pool.num_used,
+            steps=self._steps,
+            preemptions=totals.preemptions,
+            prompt_tokens=totals.prompt_tokens,
+            cached_tokens=totals.cached_tokens,
+            generated_tokens=totals.generated_tokens,
+            last_step_seconds=self._last_step,
+            slowest_step_seconds=self._slowest_step,
+        )

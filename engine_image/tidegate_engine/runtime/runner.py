@@ -1,0 +1,31 @@
+"""One rank's model and cache: a batch in, logits out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from tidegate_engine.core.scheduler import Batch, Work
+from tidegate_engine.model import LoadedModel
+from tidegate_engine.model.kv import KVCache
+from tidegate_engine.runtime.packing import pack
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Computes what the scheduler has decided. Every rank has one."""
+
+    model: LoadedModel
+    kv: KVCache
+
+    def run(self, batch: Batch) -> torch.Tensor:
+        """Logits float32 [S, V] of the rows that sample; keys and values of all tokens are written."""
+        with torch.inference_mode():
+            return self.model.forward(pack(batch, self.kv.block_size, self.model.device), self.kv)
+
+    def warm_up(self) -> None:
+        """Compute a prefill and a decode once, so that the first user does not wait for allocations and compilation."""
+        length = min(8, self.kv.block_size - 1)
+        self.run(Batch((Work(0, 0, (0,) * length, (0,), samples=True),)))
+        self.run(Batch((Work(0, length, (0,), (0,), samples=True),)))
