@@ -11,10 +11,11 @@ PAUSE_IMAGE = "localhost/tidegate/pause:1"
 SERVICES = "10.96.0.0/16"
 
 
-def cni() -> str:
+def cni(instance: Instance) -> str:
     """Pods on the bridge, each reachable from the namespace; no way out to any other network."""
     return f"""{{"cniVersion": "1.0.0", "name": "tidegate", "plugins": [{{"type": "bridge", "bridge": "{BRIDGE}",
- "isGateway": true, "ipMasq": false, "hairpinMode": true, "ipam": {{"type": "host-local", "dataDir": "/var/lib/cni",
+ "isGateway": true, "ipMasq": false, "hairpinMode": true,
+ "ipam": {{"type": "host-local", "dataDir": "{instance.state}/ipam",
  "ranges": [[{{"subnet": "10.88.0.0/16", "rangeStart": "10.88.1.10", "gateway": "{NODE_IP}"}}]],
  "routes": [{{"dst": "0.0.0.0/0"}}]}}}}]}}
 """
@@ -44,6 +45,11 @@ conf_dir = "{instance.state}/cni"
 runtime_type = "io.containerd.runc.v2"
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
 SystemdCgroup = false
+# Both would make folders and a socket at fixed places of the host.
+[plugins.'io.containerd.nri.v1.nri']
+disable = true
+[plugins.'io.containerd.internal.v1.opt']
+path = "{instance.state}/opt"
 """
 
 
@@ -87,6 +93,7 @@ conntrack: {{maxPerCore: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}}
 
 
 def corefile(instance: Instance) -> str:
+    """The cluster's names and no others: there is no way out to ask for them."""
     return f"""cluster.local:53 {{
   bind {NODE_IP}
   kubernetes cluster.local {{
@@ -95,6 +102,11 @@ def corefile(instance: Instance) -> str:
   errors
 }}
 """
+
+
+def resolv_conf() -> str:
+    """As a pod of the namespace `default` has it."""
+    return f"nameserver {NODE_IP}\nsearch default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
 
 
 def etcd_flags(instance: Instance) -> list[str]:
@@ -115,7 +127,7 @@ def apiserver_flags(pki: Path) -> list[str]:
         "--kubelet-preferred-address-types=InternalIP",
         f"--tls-cert-file={pki}/apiserver.crt", f"--tls-private-key-file={pki}/apiserver.key",
         f"--client-ca-file={pki}/ca.crt",
-        f"--service-account-key-file={pki}/sa.key", f"--service-account-signing-key-file={pki}/sa.key",
+        f"--service-account-key-file={pki}/sa.pub", f"--service-account-signing-key-file={pki}/sa.key",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--requestheader-client-ca-file={pki}/ca.crt", "--requestheader-allowed-names=front-proxy-client",
         "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
@@ -126,8 +138,22 @@ def apiserver_flags(pki: Path) -> list[str]:
 
 
 def controller_manager_flags(instance: Instance) -> list[str]:
+    """Alone, so it waits for no lease."""
     pki = instance.state / "pki"
     return [
         f"--kubeconfig={instance.state}/kcm.kubeconfig", "--leader-elect=false", "--use-service-account-credentials",
         f"--service-account-private-key-file={pki}/sa.key", f"--root-ca-file={pki}/ca.crt",
+    ]  # fmt: skip
+
+
+def scheduler_flags(instance: Instance) -> list[str]:
+    """Alone, so it waits for no lease."""
+    return [f"--kubeconfig={instance.state}/scheduler.kubeconfig", "--leader-elect=false"]
+
+
+def kubelet_flags(instance: Instance) -> list[str]:
+    """What the kubelet's configuration file cannot say."""
+    return [
+        f"--config={instance.state}/kubelet.yaml", f"--kubeconfig={instance.state}/node1.kubeconfig",
+        f"--root-dir={instance.state}/kubelet", "--hostname-override=node1", f"--node-ip={NODE_IP}",
     ]  # fmt: skip

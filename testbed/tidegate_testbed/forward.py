@@ -39,6 +39,7 @@ async def _serve(listener: socket.socket, host: str, port: int) -> None:
 
 def main() -> None:
     """Arguments: namespace, port on 127.0.0.1, address and port inside. The listener stays in the host's namespace."""
+    os.chdir("/")  # to keep no folder of the user's busy
     netns, port, host, far_port = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     listener = socket.create_server(("127.0.0.1", port))
     handle = os.open(f"/run/netns/{netns}", os.O_RDONLY)

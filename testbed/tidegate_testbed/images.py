@@ -1,231 +1,142 @@
-"""Images without Docker: a Debian base by debootstrap, Dockerfiles by buildah, and quick loads into containerd."""
+"""The images of the node's containerd: which it has, and bringing it those that it lacks, quickly."""
 
 from __future__ import annotations
 
-import hashlib
+import fcntl
 import io
-import json
 import os
 import subprocess
-import tarfile
+import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
+from tidegate_testbed import archives, buildah, storage
+from tidegate_testbed.archives import Blob, Image
 from tidegate_testbed.configuration import PAUSE_IMAGE
 from tidegate_testbed.instance import Instance, TestbedError
 from tidegate_testbed.programs import Binaries
 
-BASE = "docker.io/library/debian:bookworm-slim"
-AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+def full_name(name: str) -> str:
+    """As buildah and the kubelet know an image that was given a short name: `engine` is `localhost/engine:latest`."""
+    first, _, rest = name.partition("/")
+    if not rest or not ("." in first or ":" in first or first == "localhost"):
+        name = f"localhost/{name}"
+    return name if ":" in name.rpartition("/")[2] or "@" in name else f"{name}:latest"
 
 
-@dataclass(frozen=True, slots=True)
-class Blob:
-    """Content of an OCI layout, by its digest."""
-
-    digest: str
-    size: int
-
-
-def layouts(instance: Instance) -> Path:
-    """OCI layouts by image; what containerd has as well is a hard link, so it costs no disk twice."""
-    return instance.cache / "layouts"
-
-
-def buildah(instance: Instance, *arguments: str, quiet: bool = True, **variables: str) -> str:
-    """Run buildah on the testbed's own storage; returns its output. Raises TestbedError with its last lines."""
-    storage = ["--root", f"{instance.cache}/buildah", "--runroot", "/run/tidegate-buildah", "--storage-driver", "overlay"]
-    environment = os.environ | {"BUILDAH_ISOLATION": "chroot", "BUILDAH_RUNTIME": "runc"} | variables
-    done = subprocess.run(
-        ["buildah", *storage, *arguments], env=environment, stdin=subprocess.DEVNULL, check=False, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE if quiet else None,
-    )  # fmt: skip
-    if done.returncode != 0:
-        tail = "\n".join(((done.stderr or "") + done.stdout).strip().splitlines()[-15:])
-        raise TestbedError(f"buildah {arguments[0]} failed:\n{tail}")
-    return done.stdout.strip()
-
-
-def has_image(instance: Instance, name: str) -> bool:
-    listed = buildah(instance, "images", "--format", "{{.Name}}:{{.Tag}}")
-    return name in listed.splitlines()
-
-
-def base_image(instance: Instance) -> None:
-    """Make the image that the Dockerfiles start from: Debian's smallest root with Python in it; once."""
-    if has_image(instance, BASE):
-        return
+def load(instance: Instance, given: str) -> None:
+    """Bring a built image into the node. Only layers that it lacks travel: a change of source is one small layer."""
     began = time.monotonic()
-    print("  making the Debian base image", flush=True)
-    root = instance.cache / "debootstrap"
-    subprocess.run(["rm", "-rf", "--one-file-system", str(root)], check=True)
-    done = subprocess.run(
-        ["debootstrap", "--variant=minbase", "--include=ca-certificates,python3,python3-venv", "bookworm", str(root)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise TestbedError(f"debootstrap failed: {done.stdout.strip()[-600:]} {done.stderr.strip()[-300:]}")
-    container = buildah(instance, "from", "scratch")
-    buildah(instance, "add", "-q", container, f"{root}/", "/")
-    buildah(instance, "config", "--cmd", "bash", "--env", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", container)
-    buildah(instance, "commit", "-q", "--rm", container, BASE)
-    subprocess.run(["rm", "-rf", "--one-file-system", str(root)], check=True)
-    print(f"  made the Debian base image in {time.monotonic() - began:.0f} s", flush=True)
-
-
-def build_image(instance: Instance, name: str, dockerfile: Path, context: Path, arguments: Sequence[str] = ()) -> None:
-    """Build an unchanged Dockerfile, its layers cached; downloads go to a cache on this machine, not into the image."""
-    base_image(instance)
-    began = time.monotonic()
-    downloads = instance.cache / "downloads"
-    downloads.mkdir(parents=True, exist_ok=True)
-    volumes = [f"--volume={downloads}:/root/.cache"]
-    if os.environ.get("SSL_CERT_FILE"):  # a network with an authority of its own: lend its certificates to the build
-        pip = instance.cache / "pip.conf"
-        pip.write_text(f"[global]\ncert = {AUTHORITIES}\n")
-        volumes += [f"--volume={AUTHORITIES}:{AUTHORITIES}:ro", f"--volume={pip}:/etc/pip.conf:ro"]
-    buildah(
-        instance, "build", "--layers", "--pull-never", "--isolation", "chroot", "--format", "oci", *volumes,
-        *(f"--build-arg={a}" for a in arguments), "-t", name, "-f", str(dockerfile), str(context),
-        TMPDIR=str(downloads),
-    )  # fmt: skip
-    print(f"  built {name} in {time.monotonic() - began:.0f} s", flush=True)
-
-
-def load(instance: Instance, name: str) -> None:
-    """Bring an image into the node's containerd. Only the blobs that it lacks travel: a source change is one layer."""
-    began = time.monotonic()
-    repository = name.rsplit(":", 1)[0]
-    layout = layouts(instance) / repository.replace("/", "_")
-    (layout / "blobs").mkdir(parents=True, exist_ok=True)
-    _borrow_blobs(instance, layout)
-    for stale in ("index.json", "oci-layout"):
-        (layout / stale).unlink(missing_ok=True)
-    buildah(instance, "push", "-q", "--disable-compression", "--format", "oci", name, f"oci:{layout}:{name}",
-            TMPDIR=str(instance.cache))  # fmt: skip
-    index = json.loads((layout / "index.json").read_text())
-    manifest = _referenced(layout, index)
-    lacking = [b for b in manifest if not _content(instance, b.digest).exists()]
-    index["manifests"][0]["annotations"] = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}
-    _import(instance, layout, index, lacking)
-    _link_to_containerd(instance, layout, manifest)
-    moved = sum(b.size for b in lacking) / 1e6
-    print(f"  loaded {name}: {moved:.0f} MB in {time.monotonic() - began:.0f} s", flush=True)
+    name = full_name(given)
+    stored = buildah.stored(instance, name)
+    if not stored:
+        raise TestbedError(
+            f"there is no image {name}: build it first (tidegate-testbed image {name} DOCKERFILE CONTEXT)"
+        )
+    image = archives.image(name, stored.configuration, (Blob(one.digest, one.size) for one in stored.layers))
+    with _alone(instance):
+        if manifests(instance).get(name) == image.digest:
+            print(f"  {name} is loaded already", flush=True)
+            return
+        unpacked = _snapshots(instance)
+        lacking = [one for one in stored.layers if one.chain not in unpacked]
+        root = buildah.root(instance)
+        _import(instance, image, ((Blob(one.digest, one.size), storage.open_layer(root, one)) for one in lacking))
+        _drop_packed(instance, {one.digest for one in lacking})
+    moved = sum(one.size for one in lacking) / 1e6
+    print(f"  loaded {name}: {moved:.1f} MB in {time.monotonic() - began:.1f} s", flush=True)
 
 
 def load_archive(instance: Instance, archive: Path) -> None:
-    """Bring an OCI or Docker archive into the node's containerd under the names it holds."""
+    """Bring an OCI or Docker archive into the node under the names it holds; nothing where it has them already."""
+    held, had = archives.manifests(archive), manifests(instance)
+    if held and all(had.get(name) == digest for name, digest in held.items()):
+        print(f"  {', '.join(held)}: loaded already", flush=True)
+        return
     _ctr(instance, "images", "import", "--local", str(archive))
+    print(f"  loaded {', '.join(held) or archive}", flush=True)
+
+
+def load_pause(instance: Instance, binaries: Binaries) -> None:
+    """The sandbox image: one static program, made into an image here."""
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+    layer = archives.program_layer(binaries.path("pause"))
+    config = {"Entrypoint": ["/pause"], "User": "65535:65535"}
+    blob = Blob(archives.digest(layer), len(layer))
+    image = archives.image(PAUSE_IMAGE, archives.program_configuration(architecture, config, layer), [blob])
+    if manifests(instance).get(PAUSE_IMAGE) != image.digest:
+        _import(instance, image, [(blob, io.BytesIO(layer))])
 
 
 def loaded(instance: Instance) -> list[str]:
     """Names of the images that the node has."""
-    return sorted(n for n in _ctr(instance, "images", "ls", "-q").split() if not n.startswith("sha256:"))
+    return sorted(manifests(instance))
 
 
-def _ctr(instance: Instance, *arguments: str, stdin: subprocess.Popen[bytes] | None = None) -> str:
-    program = Binaries(instance.cache).path("ctr")
+def manifests(instance: Instance) -> dict[str, str]:
+    """Names of the images that the node has, and their manifests' digests."""
+    rows = [line.split() for line in _ctr(instance, "images", "ls").splitlines()[1:]]
+    return {row[0]: row[2] for row in rows if not row[0].startswith("sha256:")}
+
+
+def answers(instance: Instance) -> bool:
+    """Whether containerd is there to be asked."""
+    try:
+        _ctr(instance, "version")
+    except TestbedError:
+        return False
+    return True
+
+
+@contextmanager
+def _alone(instance: Instance) -> Iterator[None]:
+    """One load of an instance at a time."""
+    with (instance.state.parent / f"{instance.name}.load.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _command(instance: Instance, *arguments: str) -> list[str]:
     if not instance.containerd_socket.exists():
         raise TestbedError(f"{instance.name} is not up: run `tidegate-testbed up` first")
+    program = Binaries(instance.cache).path("ctr")
+    return [str(program), f"--address={instance.containerd_socket}", "--namespace=k8s.io", *arguments]
+
+
+def _ctr(instance: Instance, *arguments: str) -> str:
     done = subprocess.run(
-        [str(program), f"--address={instance.containerd_socket}", "--namespace=k8s.io", *arguments],
-        capture_output=True, text=True, check=False, stdin=stdin.stdout if stdin else subprocess.DEVNULL,
-    )  # fmt: skip
+        _command(instance, *arguments), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
     if done.returncode != 0:
         raise TestbedError(f"containerd refused: {done.stderr.strip()[-600:]}")
     return done.stdout
 
 
-def _content(instance: Instance, digest: str) -> Path:
-    algorithm, _, value = digest.partition(":")
-    return instance.image_store / "io.containerd.content.v1.content" / "blobs" / algorithm / value
+def _snapshots(instance: Instance) -> set[str]:
+    """Digests of the layer stacks that the node has unpacked."""
+    return {line.split()[0] for line in _ctr(instance, "snapshots", "ls").splitlines()[1:]}
 
 
-def _borrow_blobs(instance: Instance, layout: Path) -> None:
-    """Show containerd's own blobs in the layout, so that buildah writes none of them again."""
-    store = instance.image_store / "io.containerd.content.v1.content" / "blobs" / "sha256"
-    target = layout / "blobs" / "sha256"
-    target.mkdir(exist_ok=True)
-    for blob in store.iterdir() if store.exists() else ():
-        if not (target / blob.name).exists():
-            (target / blob.name).hardlink_to(blob)
+def _import(instance: Instance, image: Image, layers: Iterable[tuple[Blob, IO[bytes]]]) -> None:
+    command = _command(instance, "images", "import", "--local", "-")
+    with tempfile.TemporaryFile() as trouble:
+        importing = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=trouble)
+        assert importing.stdin
+        try:
+            with importing.stdin as target:
+                archives.write(target, image, layers)
+        except BrokenPipeError:
+            pass  # it has ended early, and says below why
+        if importing.wait() != 0:
+            trouble.seek(0)
+            raise TestbedError(f"containerd refused {image.name}: {trouble.read().decode(errors='replace')[-600:]}")
 
 
-def _link_to_containerd(instance: Instance, layout: Path, blobs: Sequence[Blob]) -> None:
-    wanted = {b.digest.partition(":")[2] for b in blobs}
-    for blob in (layout / "blobs" / "sha256").iterdir():
-        if blob.name in wanted and _content(instance, f"sha256:{blob.name}").exists():
-            blob.unlink()  # containerd keeps it; the next load borrows it again
-        elif blob.name not in wanted:
-            blob.unlink()
-
-
-def _referenced(layout: Path, index: dict[str, list[dict[str, object]]]) -> list[Blob]:
-    entry = index["manifests"][0]
-    digest = str(entry["digest"])
-    manifest = json.loads((layout / "blobs" / digest.replace(":", "/")).read_text())
-    below = [manifest["config"], *manifest["layers"]]
-    return [Blob(digest, int(str(entry["size"]))), *(Blob(b["digest"], b["size"]) for b in below)]
-
-
-def _import(instance: Instance, layout: Path, index: dict[str, list[dict[str, object]]], blobs: Sequence[Blob]) -> None:
-    archive = layout / "import.tar"
-    with tarfile.open(archive, mode="w") as tar:
-        _add(tar, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
-        _add(tar, "index.json", json.dumps(index).encode())
-        for blob in blobs:
-            relative = f"blobs/{blob.digest.replace(':', '/')}"
-            tar.add(layout / relative, relative)
-    try:
-        _ctr(instance, "images", "import", "--local", str(archive))
-    finally:
-        archive.unlink()
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size = len(content)
-    entry.mode = 0o644
-    tar.addfile(entry, io.BytesIO(content))
-
-
-def load_pause(instance: Instance, binaries: Binaries) -> None:
-    """The sandbox image: one static program in an archive made here."""
-    if PAUSE_IMAGE in loaded(instance):
-        return
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
-        entry = tarfile.TarInfo("pause")
-        program = binaries.path("pause").read_bytes()
-        entry.size, entry.mode = len(program), 0o755
-        tar.addfile(entry, io.BytesIO(program))
-    blobs: dict[str, bytes] = {}
-
-    def keep(content: bytes, media: str) -> dict[str, object]:
-        digest = hashlib.sha256(content).hexdigest()
-        blobs[digest] = content
-        return {"mediaType": f"application/vnd.oci.image.{media}", "digest": f"sha256:{digest}", "size": len(content)}
-
-    layer_entry = keep(layer.getvalue(), "layer.v1.tar")
-    config = {
-        "architecture": "amd64" if os.uname().machine == "x86_64" else "arm64", "os": "linux",
-        "config": {"Entrypoint": ["/pause"], "User": "65535:65535"},
-        "rootfs": {"type": "layers", "diff_ids": [layer_entry["digest"]]},
-    }  # fmt: skip
-    manifest = {
-        "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": keep(json.dumps(config).encode(), "config.v1+json"), "layers": [layer_entry],
-    }  # fmt: skip
-    entry_of_index = keep(json.dumps(manifest).encode(), "manifest.v1+json") | {
-        "annotations": {"io.containerd.image.name": PAUSE_IMAGE}
-    }
-    archive = instance.state / "pause.tar"
-    with tarfile.open(archive, mode="w") as tar:
-        _add(tar, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
-        _add(tar, "index.json", json.dumps({"schemaVersion": 2, "manifests": [entry_of_index]}).encode())
-        for digest, content in blobs.items():
-            _add(tar, f"blobs/sha256/{digest}", content)
-    load_archive(instance, archive)
-    archive.unlink()
+def _drop_packed(instance: Instance, digests: set[str]) -> None:
+    """Forget the tars of layers that are unpacked by now: gigabytes that no pod needs, and that buildah has."""
+    if digests:
+        _ctr(instance, "content", "rm", *sorted(digests))

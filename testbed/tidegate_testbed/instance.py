@@ -43,6 +43,15 @@ class Instance:
         return self.cache / "images" / self.name
 
     @property
+    def claim(self) -> Path:
+        """Says whose the namespace and the cgroup root of this name are; in /run, to live exactly as long as they."""
+        return Path("/run/tidegate-testbed", self.name)
+
+    def claimant(self) -> str:
+        """The state folder of the testbed that has this name now, or nothing."""
+        return self.claim.read_text() if self.claim.exists() else ""
+
+    @property
     def netns(self) -> str:
         return self.name
 
@@ -68,6 +77,16 @@ class Instance:
     @property
     def containerd_socket(self) -> Path:
         return self.state / "containerd.sock"
+
+    @property
+    def resolv_conf(self) -> Path:
+        """For programs inside the namespace: the cluster's names by the cluster's DNS."""
+        return self.state / "resolv.conf"
+
+    @property
+    def facts(self) -> Path:
+        """What another program wants to know of the testbed that is up, as JSON."""
+        return self.state / "facts.json"
 
     @property
     def models(self) -> Path:

@@ -1,4 +1,4 @@
-"""The testbed's network namespace, its bridge, its cgroup root, and their removal."""
+"""The testbed's network namespace, its bridge, its cgroup root, the claim on their name, and their removal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 from pathlib import Path
 
-from tidegate_testbed.instance import NODE_IP, Instance
+from tidegate_testbed.instance import NODE_IP, Instance, TestbedError
 from tidegate_testbed.processes import inside
 
 BRIDGE = "tg0"
@@ -15,6 +15,28 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 def exists(instance: Instance) -> bool:
     return Path("/run/netns", instance.netns).exists()
+
+
+def check_claim(instance: Instance) -> None:
+    """Raises TestbedError where the name is another's: a testbed of another cache, or not a testbed's at all."""
+    owner = instance.claimant()
+    if owner == str(instance.state):
+        return
+    if owner:
+        raise TestbedError(
+            f"a testbed named {instance.name} is up with its state in {owner}: choose another --name, "
+            f"or remove it with TIDEGATE_CACHE={Path(owner).parent.parent} tidegate-testbed down"
+        )
+    taken = [str(p) for p in (Path("/run/netns", instance.netns), *_cgroup_roots(instance)) if p.exists()]
+    if taken:
+        raise TestbedError(f"{taken[0]} exists and is not the testbed's: choose another --name")
+
+
+def claim(instance: Instance) -> None:
+    """Note that the namespace and the cgroup root of this name are ours, before they are made."""
+    check_claim(instance)
+    instance.claim.parent.mkdir(parents=True, exist_ok=True)
+    instance.claim.write_text(str(instance.state))
 
 
 def create(instance: Instance) -> None:
@@ -32,21 +54,6 @@ def create(instance: Instance) -> None:
     subprocess.run(
         [*inside(instance), "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1"], check=False, capture_output=True
     )
-
-
-def delete(instance: Instance) -> None:
-    """Remove the namespace; its bridge, addresses and rules go with it."""
-    if exists(instance):
-        subprocess.run(["ip", "netns", "del", instance.netns], check=True)
-
-
-def _cgroup_roots(instance: Instance) -> list[Path]:
-    hierarchies = [CGROUPS] if (CGROUPS / "cgroup.controllers").exists() else sorted(CGROUPS.iterdir())
-    return [h / instance.cgroup for h in hierarchies if h.is_dir() and not h.is_symlink()]
-
-
-def create_cgroups(instance: Instance) -> None:
-    """A root of its own in every controller, so that `down` tells these pods from any others on the machine."""
     for root in _cgroup_roots(instance):
         root.mkdir(exist_ok=True)
         for name in ("cpuset.cpus", "cpuset.mems"):  # cgroup v1 starts them empty, and then no process may enter
@@ -55,23 +62,25 @@ def create_cgroups(instance: Instance) -> None:
                 own.write_text(given.read_text())
 
 
-def delete_cgroups(instance: Instance) -> None:
-    """Remove the roots, leaves first. Each is empty by now; one that is still busy stays for the next `down`."""
+def delete(instance: Instance) -> None:
+    """Remove the namespace, and with it its bridge, addresses and rules; and the cgroup root, leaves first."""
+    if instance.claimant() != str(instance.state):
+        return
+    if exists(instance):
+        subprocess.run(["ip", "netns", "del", instance.netns], check=True)
     for root in _cgroup_roots(instance):
-        if root.exists():
-            for folder in sorted((p for p in root.rglob("*") if p.is_dir()), reverse=True):
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
+        for folder in sorted((p for p in root.rglob("*") if p.is_dir()), reverse=True) if root.exists() else ():
             with contextlib.suppress(OSError):
-                root.rmdir()
+                folder.rmdir()
+        with contextlib.suppress(OSError):
+            root.rmdir()
 
 
-def unmount(instance: Instance) -> None:
-    """Take off every mount below the state folder, innermost first."""
-    for _ in range(3):  # a lazy unmount can uncover another at the same place
-        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-        ours = [m for m in mounts if m.startswith((f"{instance.state}/", f"{instance.image_store}/"))]
-        for mount in sorted(ours, reverse=True):
-            subprocess.run(["umount", "-l", mount], check=False, capture_output=True)
-        if not ours:
-            return
+def remains(instance: Instance) -> list[str]:
+    """What of the namespace and the cgroup root is still there."""
+    return [str(p) for p in (Path("/run/netns", instance.netns), *_cgroup_roots(instance)) if p.exists()]
+
+
+def _cgroup_roots(instance: Instance) -> list[Path]:
+    hierarchies = [CGROUPS] if (CGROUPS / "cgroup.controllers").exists() else sorted(CGROUPS.iterdir())
+    return [h / instance.cgroup for h in hierarchies if h.is_dir() and not h.is_symlink()]

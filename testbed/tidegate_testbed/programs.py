@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate_testbed.instance import TestbedError
+from tidegate_testbed.progress import run_watched
 
 KUBERNETES = "v1.37.2"
 SOURCES = Path(__file__).parent.parent / "programs"
@@ -39,9 +38,7 @@ PROGRAMS = (
     ),
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
     Program("containerd", "containerd", "github.com/containerd/containerd/v2/cmd/containerd"),
-    Program(
-        "containerd-shim-runc-v2", "containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"
-    ),
+    Program("containerd-shim-runc-v2", "containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"),
     Program("ctr", "containerd", "github.com/containerd/containerd/v2/cmd/ctr"),
     Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
     Program("coredns", "coredns", "github.com/coredns/coredns"),
@@ -82,32 +79,24 @@ def build(binaries: Binaries, wanted: Sequence[str] = ()) -> None:
     if not missing:
         return
     if not shutil.which("go"):
-        raise TestbedError("go is not on PATH: install Go 1.26 or later; the testbed builds Kubernetes from its modules")
-    for number, program in enumerate(missing, 1):
-        _build_one(program, binaries.path(program.name), f"[{number}/{len(missing)}] {program.name}")
+        raise TestbedError(
+            "go is not on PATH: install Go 1.26 or later; the testbed builds Kubernetes from its modules"
+        )
+    binaries.cache.mkdir(parents=True, exist_ok=True)
+    with (binaries.cache / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two at once would compile everything twice
+        for number, program in enumerate(missing, 1):
+            if not binaries.path(program.name).exists():
+                _build_one(program, binaries.path(program.name), f"[{number}/{len(missing)}] {program.name}")
 
 
 def _build_one(program: Program, target: Path, title: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f"{target.name}.{os.getpid()}")
+    unfinished = target.with_name(f"{target.name}.unfinished")
     flags = f"-s -w {VERSION_FLAGS if program.module == 'kubernetes' else ''}"
-    environment = os.environ | {"GOFLAGS": "-mod=readonly"}
+    environment = os.environ | {"GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=readonly -buildvcs=false".strip()}
     command = ["go", "build", "-o", str(unfinished), "-ldflags", flags, program.package]
     log = target.with_name(f"{target.name}.log")
-    began = time.monotonic()
-    with log.open("wb") as output:
-        running = subprocess.Popen(
-            command, cwd=SOURCES / program.module, env=environment, stdout=output, stderr=subprocess.STDOUT
-        )
-        while True:
-            try:
-                code = running.wait(timeout=1)
-                break
-            except subprocess.TimeoutExpired:
-                if sys.stdout.isatty():
-                    print(f"\r  building {title} {time.monotonic() - began:4.0f} s", end="", flush=True)
-    if code != 0:
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise TestbedError(f"{program.name} did not build (whole log: {log}):\n{tail}")
+    seconds = run_watched(f"building {title}", command, log, environment, SOURCES / program.module)
     unfinished.rename(target)
-    print(f"{chr(13) if sys.stdout.isatty() else ''}  built {title} in {time.monotonic() - began:.0f} s", flush=True)
+    print(f"  built {title} in {seconds:.0f} s", flush=True)
