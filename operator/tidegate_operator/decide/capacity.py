@@ -25,7 +25,7 @@ def mean_queue(slots: int, utilisation: float) -> float:
 def safe_utilisation(slots: int, queue_depth: float) -> float:
     """The highest share of its throughput at which a replica's mean queue stays within `queue_depth`.
 
-    4 slots and a queue of 2 give 0.78; 32 slots reach the cap of 0.9.
+    4 slots and a queue of 2 give 0.78, 64 slots 0.89.
     """
     slots = min(max(1, slots), 256)
     low, high = LOWEST_UTILISATION, HIGHEST_UTILISATION

@@ -179,8 +179,8 @@ def _steady(s: Situation, hold: int) -> Wish:
 
 
 def _hold(s: Situation, window: Window) -> int:
-    """Replicas that would do. Where the data is not complete, no fewer than there are."""
-    if not s.state.complete:
+    """Replicas that would do. Where the data is not complete, or too short, no fewer than there are."""
+    if not s.state.complete or window.since is None or s.now - window.since < DEMAND_WINDOW_S:
         return s.current
     hold = would_hold(s)
     after = s.policy.scale_to_zero_after_s

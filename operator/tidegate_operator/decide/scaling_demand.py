@@ -28,6 +28,8 @@ _BOUND_MARGIN = 0.7
 class Demand:
     """The load now, and the measure it is compared with."""
 
+    watched_s: float
+    """How long this process has looked, up to the longest window: means over less say little."""
     arrivals_per_s: float
     slots: int
     """A ready replica's own, or the spec's before one has said."""
@@ -88,6 +90,7 @@ def demand_of(window: Window, learned: Learned, supply: Supply, held: int, polic
     if learned.safe_utilisation is not None and now - (learned.safe_utilisation_at or now) < _FORGET_UTILISATION_S:
         utilisation = min(utilisation, learned.safe_utilisation)
     return Demand(
+        watched_s=sum(t.seconds for t in window.ticks),
         arrivals_per_s=arrivals,
         slots=slots,
         running=sum(r.running for r in supply.heard),

@@ -61,6 +61,8 @@ class Situation:
         """Nothing queues and batches are small: more replicas could not make a request faster."""
         demand = self.demand
         few = _few(demand)
+        if demand.watched_s < DEMAND_WINDOW_S or demand.waiting > demand.unburdened:
+            return False
         return demand.inside_per_replica_long <= few and demand.waiting_per_replica < 0.5 and not demand.held
 
     @property
