@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from tidegate_operator import resource
 from tidegate_operator.decide.latency import over_window
+from tidegate_operator.decide.pod_template import selector
 from tidegate_operator.decide.scaling import Decision
 from tidegate_operator.decide.scaling_memory import Tick
 from tidegate_operator.decide.scaling_spec import learned_to
@@ -40,7 +41,7 @@ def report(subject: Subject, findings: Findings, now: float) -> resource.Inferen
         replicas=observed.deployment.current if observed.deployment else 0,
         ready_replicas=ready,
         ready=f"{ready}/{decision.replicas}",
-        selector=f"tidegate.dev/service={name}",
+        selector=",".join(f"{label}={value}" for label, value in selector(name).items()),
         url=f"http://{name}.{namespace}.svc/v1",
         conditions=_dated(conditions(findings), subject.previous.conditions, subject.generation, now),
         scaling=_scaling(decision, observed.deployment.replicas if observed.deployment else 0),
