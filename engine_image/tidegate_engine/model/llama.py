@@ -118,6 +118,6 @@ class Llama:
         if self.shard.size == 1:
             return part
         padded = F.pad(part, (0, self.shares.vocabulary_step - part.shape[1]))
-        parts = padded.new_empty((self.shard.size, *padded.shape))
-        dist.all_gather_into_tensor(parts, padded)
-        return parts.transpose(0, 1).flatten(1)[:, : self.config.vocab_size]
+        parts = [torch.empty_like(padded) for _ in range(self.shard.size)]
+        dist.all_gather(parts, padded)
+        return torch.cat(parts, dim=1)[:, : self.config.vocab_size]
