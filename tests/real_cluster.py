@@ -28,6 +28,7 @@ PLACES = {
     "deployments": "/apis/apps/v1",
     "replicasets": "/apis/apps/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
+    "networkpolicies": "/apis/networking.k8s.io/v1",
     "endpointslices": "/apis/discovery.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "inferenceservices": "/apis/tidegate.dev/v1alpha1",

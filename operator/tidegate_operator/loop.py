@@ -65,7 +65,7 @@ async def scale(view: View, queue: KeyedQueue, telemetry: Telemetry, interval: f
         telemetry.scrapes.labels("failed").inc(failed)
         telemetry.scrape_seconds.observe(time.monotonic() - began)
         for key in view.service_keys():
-            queue.add(key, after=0)
+            queue.remind(key)
         telemetry.tick()
         await asyncio.sleep(max(0.0, began + interval - time.monotonic()))
 

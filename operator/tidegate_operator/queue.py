@@ -40,6 +40,11 @@ class Backlog:
         wish = max(now + (self.debounce if after is None else after), self._not_before.get(key, 0.0))
         self._due[key] = min(wish, self._due.get(key, wish))
 
+    def remind(self, key: ServiceKey, now: float) -> None:
+        """Ask for a look now, unless one is planned: a tick does not hurry a name that waits for a person."""
+        if key not in self._due:
+            self.add(key, now, after=0)
+
     def next(self, now: float) -> Due | None:
         """The earliest name that nobody works on, or None."""
         free = [(due, key) for key, due in self._due.items() if key not in self._busy]
@@ -84,6 +89,11 @@ class KeyedQueue:
     def add(self, key: ServiceKey, after: float | None = None) -> None:
         """Ask for a look at this name, `after` seconds from now (None: after the debounce)."""
         self._backlog.add(key, self._clock(), after)
+        self._changed.set()
+
+    def remind(self, key: ServiceKey) -> None:
+        """Ask for a look now, unless one is planned."""
+        self._backlog.remind(key, self._clock())
         self._changed.set()
 
     async def get(self) -> ServiceKey:

@@ -112,6 +112,8 @@ class Operator:
     kubeconfig: Path
     engine_image: str
     log: Path
+    identity: str = "operator-under-test"
+    metrics_port: int = 18080
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     def start(self) -> None:
@@ -119,13 +121,13 @@ class Operator:
         environment = os.environ | {
             "KUBECONFIG": str(self.kubeconfig),
             "PYTHONPATH": str(ROOT / "operator"),
-            "POD_NAME": "tidegate-operator-under-test",
+            "POD_NAME": self.identity,
             "POD_NAMESPACE": OPERATOR_NAMESPACE,
         }
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*inside(self.testbed), sys.executable, "-m", "tidegate_operator", "--engine-image", self.engine_image,
-                 "--metrics-port", "18080", "--scrape-interval", "1"],
+                 "--metrics-port", str(self.metrics_port), "--scrape-interval", "1"],
                 env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 
@@ -135,6 +137,11 @@ class Operator:
         assert process is not None
         process.send_signal(number)
         return process.wait(timeout=30)
+
+    def stop(self) -> None:
+        """Whatever happened before, it runs no more."""
+        if self.process is not None and self.process.poll() is None:
+            self.end(signal.SIGKILL)
 
     def tail(self) -> str:
         return "operator's log:\n" + "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
@@ -147,8 +154,7 @@ def running_operator(
     process = Operator(testbed, operator_kubeconfig, engine_image, tmp_path_factory.mktemp("operator") / "log")
     process.start()
     yield process
-    if process.process is not None:
-        process.end()
+    process.stop()
 
 
 @pytest.fixture

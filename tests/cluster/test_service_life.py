@@ -16,7 +16,7 @@ from tidegate_testbed.processes import inside
 
 pytestmark = pytest.mark.cluster
 
-CHILDREN = ("deployments", "services", "serviceaccounts", "poddisruptionbudgets")
+CHILDREN = ("deployments", "services", "serviceaccounts", "poddisruptionbudgets", "networkpolicies")
 READY_WITHIN = 90.0
 """Seconds: an engine starts in about 10 s of its CPU limit; two start side by side on two cores."""
 
@@ -77,7 +77,7 @@ def children_left(room: Any, name: str) -> list[str]:
 def test_created_it_answers_edited_it_rolls_scaled_it_follows_applied_twice_nothing_moves(room: Any) -> None:
     room.service("web")
     service = wait_ready(room, "web")
-    assert service["status"]["url"] == f"http://web.{room.name}.svc"
+    assert service["status"]["url"] == f"http://web.{room.name}.svc/v1"
     assert "Paris" in ask(room, "web")
     assert not condition(service, "Reconciling"), "nothing is rolling out"
     assert not condition(service, "Stalled")

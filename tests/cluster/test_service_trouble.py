@@ -42,7 +42,7 @@ def test_an_image_that_does_not_exist_is_said_within_a_minute(room: Any) -> None
 
 def test_a_model_path_that_does_not_exist_is_said_in_the_engines_own_line(room: Any) -> None:
     room.service("web", model={"source": "pvc://models/no-such-model.gguf"})
-    wait_not_ready(room, "web", "ModelUnavailable", "no-such-model.gguf")
+    wait_not_ready(room, "web", "ModelFailed", "no-such-model.gguf")
     model = condition(room.get("web"), "ModelAvailable")
     assert model["status"] == "False"
     assert "no-such-model.gguf" in model["message"]

@@ -99,7 +99,7 @@ def failure(what: str, status: int, text: bytes) -> Exception:
         answer = {}
     if not isinstance(answer, dict):
         answer = {}
-    message = f"{what}: {answer.get('message') or text[:200].decode(errors='replace') or status}"
+    message = answer.get("message") or f"{what}: HTTP {status} {text[:200].decode(errors='replace')}".rstrip()
     causes = {cause.get("reason") for cause in (answer.get("details") or {}).get("causes") or ()}
     if status == 404:
         return NotFound(message)

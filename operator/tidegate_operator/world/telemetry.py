@@ -43,6 +43,10 @@ class Telemetry:
             registry=self.registry,
         )
 
+    def scaled(self, direction: str) -> None:
+        """A number of replicas was changed, `up` or `down`."""
+        self.scale_decisions.labels(direction).inc()
+
     def tick(self) -> None:
         """The scaling loop is alive."""
         self._ticked_at = self._clock()

@@ -66,6 +66,21 @@ def test_events_do_not_shorten_a_failing_names_backoff() -> None:
     assert backlog.next(101) == Due(A, 7)
 
 
+def test_a_tick_does_not_hurry_a_name_that_waits_for_a_person_but_an_event_does() -> None:
+    backlog = Backlog(debounce=0)
+    backlog.add(A, 0, after=60)
+    backlog.remind(A, 2)
+    assert backlog.next(2) == Due(A, 58)
+    backlog.add(A, 3)
+    assert backlog.next(3) == Due(A, 0)
+
+
+def test_a_tick_is_a_look_now_where_none_is_planned() -> None:
+    backlog = Backlog(debounce=5)
+    backlog.remind(A, 2)
+    assert backlog.next(2) == Due(A, 0)
+
+
 async def test_a_waiting_worker_wakes_for_a_name_that_comes_sooner() -> None:
     queue = KeyedQueue(asyncio.get_running_loop().time, Backlog(debounce=0))
     queue.add(A, after=3600)

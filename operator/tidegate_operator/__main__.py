@@ -1,0 +1,118 @@
+"""The operator's process: wait for the lease, then watch, decide and write until told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import sys
+import time
+
+import kopf
+
+from tidegate_operator import handlers, loop
+from tidegate_operator.observed import ServiceKey
+from tidegate_operator.queue import KeyedQueue
+from tidegate_operator.reconcile import Reconciler
+from tidegate_operator.settings import Settings, SettingsError, read
+from tidegate_operator.world import api, leader, telemetry
+from tidegate_operator.world.cluster import Cluster
+from tidegate_operator.world.scrape import Scraper
+from tidegate_operator.world.view import View
+
+WRONG_FLAG, LEASE_LOST = 2, 3
+
+
+def main() -> int:
+    """Run until SIGTERM; returns the exit code (docs/seams.md)."""
+    try:
+        settings = read(sys.argv[1:], os.environ)
+    except SettingsError as error:
+        print(f"tidegate-operator: {error}", file=sys.stderr)  # noqa: T201 - before logging is set up
+        return WRONG_FLAG
+    logging.basicConfig(
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
+    )
+    for chatty in ("httpx", "httpcore", "kopf.activities"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    try:
+        asyncio.run(run(settings))
+    except asyncio.CancelledError:
+        return 0
+    except leader.LeaseLost as error:
+        loop.log.error("%s; ending, so that only one leads", error)
+        return LEASE_LOST
+    return 0
+
+
+async def run(settings: Settings) -> None:
+    """Build the parts, stand by for the lease, lead."""
+    # Until kopf installs its own handlers, SIGTERM ends the wait for the lease.
+    this_task = asyncio.current_task()
+    if this_task is not None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, this_task.cancel)
+    client = await api.connect()
+    signs = telemetry.Telemetry(time.monotonic)
+    served = await telemetry.serve(signs, settings.metrics_port, most_silent=30 + 10 * settings.scrape_interval)
+    scraper = Scraper(settings.scrape_timeout)
+    asked = api.HttpApi(client)
+    cluster = Cluster(asked, View(asked, scraper), settings.identity)
+    patience = max(1.0, settings.lease_duration / 5)
+    lock = leader.TimedLease(
+        settings.lease_name, settings.lease_namespace, settings.identity, client, patience=patience
+    )
+    try:
+        loop.log.info("%s waits for lease %s/%s", settings.identity, settings.lease_namespace, settings.lease_name)
+        await leader.lead(lock, settings.lease_duration, functools.partial(act, settings, cluster, signs))
+    finally:
+        await scraper.close()
+        await served.cleanup()
+        await client.close()  # type: ignore[no-untyped-call]
+
+
+async def act(settings: Settings, cluster: Cluster, signs: telemetry.Telemetry) -> None:
+    """Lead: know everything, then work and watch. Any part that ends, ends all."""
+    signs.leader.set(1)
+    loop.log.info("%s leads", settings.identity)
+    queue = KeyedQueue(time.monotonic)
+    reconciler = Reconciler(
+        cluster=cluster,
+        engine_image=settings.engine_image,
+        operator_namespace=settings.lease_namespace,
+        clock=time.time,
+        scaled=signs.scaled,
+    )
+    known: set[ServiceKey] = await loop.first_list(cluster.view)
+    for key in known:
+        queue.add(key, after=0)
+    signs.tick()
+    tasks = [
+        asyncio.create_task(loop.scale(cluster.view, queue, signs, settings.scrape_interval), name="scaling"),
+        asyncio.create_task(loop.refresh(cluster.view, queue), name="refresh"),
+        *(asyncio.create_task(loop.work(queue, reconciler.reconcile, signs)) for _ in range(loop.WORKERS)),
+    ]
+    watching = asyncio.create_task(
+        kopf.operator(
+            registry=handlers.registry(cluster.view, queue),
+            settings=handlers.settings(),
+            standalone=True,
+            clusterwide=True,
+        ),
+        name="kopf",
+    )
+    try:
+        done, _ = await asyncio.wait((watching, *tasks), return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (watching, *tasks):
+            task.cancel()
+        await asyncio.gather(watching, *tasks, return_exceptions=True)
+        signs.leader.set(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
