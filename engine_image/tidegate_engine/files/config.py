@@ -18,6 +18,9 @@ ARCHITECTURES = {
 }
 """config.json's names, and the family whose code computes them."""
 
+_BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+"""What reading a value of another kind than expected raises."""
+
 
 @dataclass(frozen=True, slots=True)
 class Llama3Scaling:
@@ -31,7 +34,7 @@ class Llama3Scaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The numbers that a network of the Llama family is built from."""
+    """The numbers that a network of the Llama family is built from. Raises ValueError where they make no sense."""
 
     architecture: str
     """llama (also SmolLM and Mistral), qwen2 or qwen3"""
@@ -65,10 +68,9 @@ class ModelConfig:
         sizes = (self.num_layers, self.hidden_size, self.num_heads, self.num_kv_heads, self.head_dim, self.vocab_size)
         positive = min(*sizes, self.intermediate_size, self.max_position) > 0
         if not positive or self.num_heads % self.num_kv_heads or self.head_dim % 2:
-            raise ModelFileError(
-                f"the model's shape makes no sense: {self.num_layers} layers, hidden {self.hidden_size}, "
-                f"{self.num_heads} heads over {self.num_kv_heads} key/value heads of {self.head_dim}; "
-                "download or convert the model again"
+            raise ValueError(
+                f"{self.num_layers} layers, hidden size {self.hidden_size}, {self.num_heads} heads over "
+                f"{self.num_kv_heads} key/value heads of {self.head_dim} make no model"
             )
 
 
@@ -93,6 +95,10 @@ def from_gguf(file: GGUFFile) -> ModelConfig:
     eos = file.metadata.get("tokenizer.ggml.eos_token_id")
     try:
         heads, hidden = int(get("attention.head_count")), int(get("embedding_length"))
+        head_dim = int(get("attention.key_length", hidden // max(heads, 1)))
+        rotated = int(get("rope.dimension_count", head_dim))
+        if rotated != head_dim or int(get("attention.value_length", head_dim)) != head_dim:
+            raise ModelFileError(f"{file.path}: heads that are rotated in part or of two sizes are not supported")
         return ModelConfig(
             architecture=architecture,
             num_layers=int(get("block_count")),
@@ -100,7 +106,7 @@ def from_gguf(file: GGUFFile) -> ModelConfig:
             intermediate_size=int(get("feed_forward_length")),
             num_heads=heads,
             num_kv_heads=int(get("attention.head_count_kv", heads)),
-            head_dim=int(get("attention.key_length", hidden // max(heads, 1))),
+            head_dim=head_dim,
             vocab_size=embedding.shape[0],
             max_position=int(get("context_length")),
             rope_theta=float(get("rope.freq_base", 10000.0)),
@@ -112,8 +118,10 @@ def from_gguf(file: GGUFFile) -> ModelConfig:
             eos_ids=() if eos is None else (int(eos),),
             linear_rope_factor=float(get("rope.scaling.factor", 1.0)) if scaling == "linear" else 1.0,
         )
-    except (TypeError, ValueError) as error:
-        raise ModelFileError(f"{file.path}: the metadata cannot be read ({error}); convert the model again") from None
+    except _BROKEN as error:
+        raise ModelFileError(
+            f"{file.path}: the metadata does not say the model's shape ({error}); convert or download it again"
+        ) from None
 
 
 def from_folder(folder: Path) -> ModelConfig:
@@ -122,42 +130,52 @@ def from_folder(folder: Path) -> ModelConfig:
     try:
         raw = json.loads(path.read_text())
     except FileNotFoundError:
-        raise ModelFileError(f"{path}: no such file; a model folder holds config.json and *.safetensors") from None
+        raise ModelFileError(
+            f"{path}: does not exist; a model folder holds config.json and *.safetensors, download it whole"
+        ) from None
     except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path}: cannot be read as JSON ({error})") from None
-    names = raw.get("architectures") or ["none"]
-    architecture = ARCHITECTURES.get(names[0])
+        raise ModelFileError(f"{path}: cannot be read as JSON ({error}); download it again") from None
+    try:
+        return _from_json(path, raw)
+    except _BROKEN as error:
+        raise ModelFileError(f"{path}: does not say the model's shape ({error!r}); download it again") from None
+
+
+def _from_json(path: Path, raw: dict[str, Any]) -> ModelConfig:
+    name = raw["architectures"][0]
+    architecture = ARCHITECTURES.get(name)
     if architecture is None:
-        raise ModelFileError(f"{path}: architecture {names[0]} is not supported; {', '.join(ARCHITECTURES)} are")
+        raise ModelFileError(f"{path}: architecture {name} is not supported; use one of {', '.join(ARCHITECTURES)}")
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
         raise ModelFileError(f"{path}: rope scaling {kind!r} is not supported; default, linear and llama3 are")
+    if raw.get("quantization_config"):
+        raise ModelFileError(f"{path}: its weights are quantized, which is not supported; use the original or a GGUF")
+    if raw.get("hidden_act", "silu") != "silu":
+        raise ModelFileError(f"{path}: hidden_act {raw['hidden_act']!r} is not supported; silu is")
     eos = raw.get("eos_token_id")
-    try:
-        heads = int(raw["num_attention_heads"])
-        return ModelConfig(
-            architecture=architecture,
-            num_layers=int(raw["num_hidden_layers"]),
-            hidden_size=int(raw["hidden_size"]),
-            intermediate_size=int(raw["intermediate_size"]),
-            num_heads=heads,
-            num_kv_heads=int(raw.get("num_key_value_heads") or heads),
-            head_dim=int(raw.get("head_dim") or raw["hidden_size"] // heads),
-            vocab_size=int(raw["vocab_size"]),
-            max_position=_max_position(raw),
-            rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
-            norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
-            tied_embeddings=bool(raw.get("tie_word_embeddings", False)),
-            qkv_bias=architecture == "qwen2" or bool(raw.get("attention_bias", False)),
-            output_bias=architecture != "qwen2" and bool(raw.get("attention_bias", False)),
-            mlp_bias=bool(raw.get("mlp_bias", False)),
-            eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (int(eos),),
-            rope_scaling=_llama3(rope) if kind == "llama3" else None,
-            linear_rope_factor=float(rope["factor"]) if kind == "linear" else 1.0,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{path}: {error!r} while reading the model's shape") from None
+    heads = int(raw["num_attention_heads"])
+    return ModelConfig(
+        architecture=architecture,
+        num_layers=int(raw["num_hidden_layers"]),
+        hidden_size=int(raw["hidden_size"]),
+        intermediate_size=int(raw["intermediate_size"]),
+        num_heads=heads,
+        num_kv_heads=int(raw.get("num_key_value_heads") or heads),
+        head_dim=int(raw.get("head_dim") or raw["hidden_size"] // heads),
+        vocab_size=int(raw["vocab_size"]),
+        max_position=_max_position(raw),
+        rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
+        norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
+        tied_embeddings=bool(raw.get("tie_word_embeddings", False)),
+        qkv_bias=architecture == "qwen2" or bool(raw.get("attention_bias", False)),
+        output_bias=architecture != "qwen2" and bool(raw.get("attention_bias", False)),
+        mlp_bias=bool(raw.get("mlp_bias", False)),
+        eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (int(eos),),
+        rope_scaling=_llama3(rope) if kind == "llama3" else None,
+        linear_rope_factor=float(rope["factor"]) if kind == "linear" else 1.0,
+    )
 
 
 def _llama3(rope: dict[str, Any]) -> Llama3Scaling:

@@ -10,7 +10,7 @@ from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.kernels.interface import Kernels
 from tidegate_engine.model.batch import Shard
 from tidegate_engine.model.llama import Layer, Linear, Llama
-from tidegate_engine.model.rope import rope_table
+from tidegate_engine.model.rope import rope_frequencies
 from tidegate_engine.model.shares import Shares, share
 from tidegate_engine.model.weights import Weights
 
@@ -28,12 +28,12 @@ def build(config: ModelConfig, weights: Weights, shard: Shard, kernels: Kernels,
     else:
         head = weights.rows([_HEAD], [shares.vocabulary], [plane])
     factors = weights.whole(_ROPE_FACTORS, (config.head_dim // 2,)) if _ROPE_FACTORS in weights else None
-    cos, sin = rope_table(config, config.max_position, device, factors)
+    frequencies = rope_frequencies(config, factors).to(device)
     builder = _LayerBuilder(config, weights, shares, shard)
     layers = [builder.layer(index) for index in range(config.num_layers)]
     norm = weights.whole("model.norm.weight", (config.hidden_size,))
     weights.finish()
-    return Llama(config, shard, shares, kernels, embedding, layers, norm, head, cos, sin)
+    return Llama(config, shard, shares, kernels, embedding, layers, norm, head, frequencies)
 
 
 @dataclass(frozen=True, slots=True)

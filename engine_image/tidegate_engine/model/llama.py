@@ -58,9 +58,8 @@ class Llama:
     norm: Tensor
     head: Tensor
     """[this rank's share of V, H]"""
-    cos: Tensor
-    """float32 [positions, D / 2]"""
-    sin: Tensor
+    frequencies: Tensor
+    """float32 [D / 2], of the rotary embedding"""
 
     def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
         """Logits float32 [S, V], the whole vocabulary on every rank; the batch's keys and values go into `kv`."""
@@ -73,12 +72,14 @@ class Llama:
             kv.block_size,
         )
         attend = self.kernels.plan_attention(paging, self.config.head_dim**-0.5)
-        angles = (self.cos[batch.positions], self.sin[batch.positions])
+        # Once a step, for its tokens: a table of 131,072 positions would cost 67 MB and the time to fill it.
+        angles = torch.outer(batch.positions.to(torch.float32), self.frequencies)
+        cos, sin = angles.cos(), angles.sin()
         residual = F.embedding(batch.token_ids, self.embedding)
         x = self.kernels.rms_norm(residual, self.layers[0].attention_norm, self.config.norm_eps)
         following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
-            x = self._attention(layer, x, angles, batch.slots, kv.keys[index], kv.values[index], attend)
+            x = self._attention(layer, x, (cos, sin), batch.slots, kv.keys[index], kv.values[index], attend)
             x, residual = self.kernels.add_rms_norm(x, residual, layer.mlp_norm, self.config.norm_eps)
             x = self._mlp(layer, x)
             x, residual = self.kernels.add_rms_norm(x, residual, next_norm, self.config.norm_eps)

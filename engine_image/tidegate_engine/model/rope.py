@@ -1,4 +1,4 @@
-"""Rotary position embeddings: the angles of every position, and the ways models stretch them."""
+"""Rotary position embeddings: how fast each pair of a head turns, and the ways models stretch that."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from torch import Tensor
 from tidegate_engine.files.config import Llama3Scaling, ModelConfig
 
 
-def rope_table(
-    config: ModelConfig, positions: int, device: str, factors: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Cosines and sines float32 [positions, head_dim / 2]; `factors` [head_dim / 2] divide frequencies."""
+def rope_frequencies(config: ModelConfig, factors: Tensor | None = None) -> Tensor:
+    """Angles per position, float32 [head_dim / 2]; `factors` [head_dim / 2], which GGUF files may have, divide them."""
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64).to(torch.float32) / config.head_dim
     frequencies = 1.0 / config.rope_theta**exponents
     if config.rope_scaling is not None:
         frequencies = _llama3(frequencies, config.rope_scaling)
     if factors is not None:
-        frequencies = frequencies / factors
-    angles = torch.outer(torch.arange(positions, dtype=torch.float32), frequencies / config.linear_rope_factor)
-    return angles.cos().to(device), angles.sin().to(device)
+        frequencies = frequencies / factors.to("cpu", torch.float32)
+    return frequencies / config.linear_rope_factor
 
 
 def _llama3(frequencies: Tensor, scaling: Llama3Scaling) -> Tensor:

@@ -27,10 +27,11 @@ class Weights:
 
     def rows(self, names: Sequence[str], wanted: Sequence[slice], shapes: Sequence[tuple[int, ...]]) -> Tensor:
         """Tensors one upon the other, of each only the wanted rows; `shapes` are what the whole ones must have."""
+        for name, shape in zip(names, shapes, strict=True):
+            self._check(name, shape)  # all of them before memory is taken for any
         counts = [part.stop - part.start for part in wanted]
         out = torch.empty((sum(counts), *shapes[0][1:]), dtype=self._dtype)
-        for name, part, shape, into in zip(names, wanted, shapes, torch.split(out, counts), strict=True):
-            self._check(name, shape)
+        for name, part, into in zip(names, wanted, torch.split(out, counts), strict=True):
             self._source.read(name, part, into)
         return out.to(self._device)
 
