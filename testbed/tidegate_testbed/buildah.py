@@ -106,7 +106,8 @@ def build_image(instance: Instance, name: str, dockerfile: Path, context: Path, 
     for path, kind in ((dockerfile, dockerfile.is_file()), (context, context.is_dir())):
         if not kind:
             raise TestbedError(f"{path} is not there: image NAME DOCKERFILE CONTEXT takes a file and a folder")
-    base_image(instance)
+    if any(line.split()[:1] == ["FROM"] and BASE in line for line in dockerfile.read_text().splitlines()):
+        base_image(instance)
     downloads, pip = instance.cache / "downloads", instance.cache / "pip.conf"
     downloads.mkdir(parents=True, exist_ok=True)
     volumes = [f"--volume={downloads}:/root/.cache"]

@@ -14,7 +14,7 @@ from tidegate_testbed.programs import Binaries, build
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("tidegate-testbed", description="A real Kubernetes on this machine.")
-    parser.add_argument("--name", default="tidegate", help="two of different names run side by side")
+    parser.add_argument("--name", help="two of different names run side by side (TIDEGATE_TESTBED, else tidegate)")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     verbs.add_parser("packages", help="install what is missing of Debian's packages")
     verbs.add_parser("build", help="build Kubernetes and its neighbours into the cache")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate_testbed.instance import NODE_IP, Instance
+from tidegate_testbed.instance import NODE_IP, SERVICES, Instance
 from tidegate_testbed.network import BRIDGE
 
 PAUSE_IMAGE = "localhost/tidegate/pause:1"
-SERVICES = "10.96.0.0/16"
 
 
 def cni(instance: Instance) -> str:

@@ -47,6 +47,7 @@ def load(instance: Instance, given: str) -> None:
         root = buildah.root(instance)
         _import(instance, image, ((Blob(one.digest, one.size), storage.open_layer(root, one)) for one in lacking))
         _drop_packed(instance, {one.digest for one in lacking})
+        _drop_unnamed(instance)
     moved = sum(one.size for one in lacking) / 1e6
     print(f"  loaded {name}: {moved:.1f} MB in {time.monotonic() - began:.1f} s", flush=True)
 
@@ -79,8 +80,7 @@ def loaded(instance: Instance) -> list[str]:
 
 def manifests(instance: Instance) -> dict[str, str]:
     """Names of the images that the node has, and their manifests' digests."""
-    rows = [line.split() for line in _ctr(instance, "images", "ls").splitlines()[1:]]
-    return {row[0]: row[2] for row in rows if not row[0].startswith("sha256:")}
+    return {name: digest for name, digest in _references(instance).items() if not name.startswith("sha256:")}
 
 
 def answers(instance: Instance) -> bool:
@@ -116,6 +116,11 @@ def _ctr(instance: Instance, *arguments: str) -> str:
     return done.stdout
 
 
+def _references(instance: Instance) -> dict[str, str]:
+    rows = [line.split() for line in _ctr(instance, "images", "ls").splitlines()[1:]]
+    return {row[0]: row[2] for row in rows}
+
+
 def _snapshots(instance: Instance) -> set[str]:
     """Digests of the layer stacks that the node has unpacked."""
     return {line.split()[0] for line in _ctr(instance, "snapshots", "ls").splitlines()[1:]}
@@ -140,3 +145,12 @@ def _drop_packed(instance: Instance, digests: set[str]) -> None:
     """Forget the tars of layers that are unpacked by now: gigabytes that no pod needs, and that buildah has."""
     if digests:
         _ctr(instance, "content", "rm", *sorted(digests))
+
+
+def _drop_unnamed(instance: Instance) -> None:
+    """Forget what had its name taken by a newer build: the kubelet, told to keep images, would keep it for good."""
+    references = _references(instance)
+    named = {digest for name, digest in references.items() if not name.startswith("sha256:")}
+    stale = [name for name, digest in references.items() if digest not in named]
+    if stale:
+        _ctr(instance, "images", "rm", *stale)

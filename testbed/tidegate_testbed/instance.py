@@ -10,6 +10,9 @@ from pathlib import Path
 NODE_IP = "10.88.0.1"
 """The bridge's address inside the namespace: the node's own, the API server's, CoreDNS's and the pods' gateway."""
 
+SERVICES = "10.96.0.0/16"
+"""Where Services get their addresses."""
+
 
 class TestbedError(Exception):
     """The testbed cannot do what was asked; the message names the remedy."""
@@ -94,8 +97,9 @@ class Instance:
         return self.cache / "models"
 
 
-def instance(name: str = "tidegate") -> Instance:
-    """The instance of that name under this user's cache."""
+def instance(name: str | None = None) -> Instance:
+    """The instance of that name, else of TIDEGATE_TESTBED's, else `tidegate`, under this user's cache."""
+    name = name or os.environ.get("TIDEGATE_TESTBED") or "tidegate"
     if not name.replace("-", "").isalnum() or len(name) > 20:
         raise TestbedError(f"--name {name!r} cannot name a namespace: use at most 20 letters, digits and dashes")
     return Instance(name, cache_root())

@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 from pathlib import Path
 
-from tidegate_testbed.instance import NODE_IP, Instance, TestbedError
+from tidegate_testbed.instance import NODE_IP, SERVICES, Instance, TestbedError
 from tidegate_testbed.processes import inside
 
 BRIDGE = "tg0"
@@ -47,6 +47,8 @@ def create(instance: Instance) -> None:
         ["ip", "link", "add", BRIDGE, "type", "bridge"],
         ["ip", "addr", "add", f"{NODE_IP}/16", "dev", BRIDGE],
         ["ip", "link", "set", BRIDGE, "up"],
+        # For programs in the namespace: kube-proxy rewrites a Service's address only on its way somewhere.
+        ["ip", "route", "add", SERVICES, "dev", BRIDGE],
         ["sysctl", "-qw", "net.ipv4.ip_forward=1"],
     ):
         subprocess.run([*inside(instance), *command], check=True)

@@ -1,0 +1,3 @@
+module tidegate.dev/tests/testbed/web
+
+go 1.26
