@@ -47,14 +47,15 @@ class Sequences:
             slots += [self.tables[row][at // BLOCK_SIZE] * BLOCK_SIZE + at % BLOCK_SIZE for at in places]
             starts.append(len(ids))
             self.computed[row] += count
+        device = self.model.device
         batch = ForwardBatch(
-            token_ids=torch.tensor(ids),
-            positions=torch.tensor(positions),
-            slots=torch.tensor(slots),
-            query_start=torch.tensor(starts, dtype=torch.int32),
-            context_lens=torch.tensor(self.computed, dtype=torch.int32),
-            block_tables=torch.tensor(self.tables, dtype=torch.int32),
-            logit_rows=torch.tensor(starts[1:]) - 1,
+            token_ids=torch.tensor(ids, device=device),
+            positions=torch.tensor(positions, device=device),
+            slots=torch.tensor(slots, device=device),
+            query_start=torch.tensor(starts, dtype=torch.int32, device=device),
+            context_lens=torch.tensor(self.computed, dtype=torch.int32, device=device),
+            block_tables=torch.tensor(self.tables, dtype=torch.int32, device=device),
+            logit_rows=torch.tensor(starts[1:], device=device) - 1,
             max_query_len=max(counts),
             max_context_len=max(self.computed),
         )

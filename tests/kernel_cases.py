@@ -24,6 +24,24 @@ class Step:
     block_size: int = 4
 
 
+STEPS = {
+    "a prompt from nothing": Step((5,), (5,)),
+    "a prompt of one token": Step((1,), (1,)),
+    "a prompt that fills its blocks": Step((8,), (8,)),
+    "prompts of odd lengths, six heads over two": Step((7, 13, 1), (7, 13, 1), heads=6, kv_heads=2),
+    "a chunk after cached tokens": Step((5, 6), (14, 35)),
+    "a chunk longer than a tile": Step((45,), (50,)),
+    "decoding at different lengths": Step((1, 1, 1, 1), (3, 4, 17, 1)),
+    "decoding contexts long enough to be split": Step((1, 1), (200, 66), block_size=16),
+    "prompts and decoding in one step": Step((1, 6, 1, 3), (9, 6, 2, 40)),
+    "as many key heads as query heads": Step((4, 1), (6, 9), heads=3, kv_heads=3),
+    "four heads to a key": Step((3, 1), (3, 12), heads=8, kv_heads=2),
+    "SmolLM2's heads": Step((4, 1), (20, 33), heads=9, kv_heads=3, head_dim=64, block_size=16),
+    "heads of 128": Step((3, 1), (3, 19), heads=2, kv_heads=1, head_dim=128, block_size=16),
+    "heads of 80, no power of two": Step((3, 1), (5, 7), heads=2, kv_heads=1, head_dim=80),
+}
+
+
 def interpret_triton() -> None:
     """Make this process's Triton run on the CPU; must happen before Triton is first imported."""
     os.environ["TRITON_INTERPRET"] = "1"

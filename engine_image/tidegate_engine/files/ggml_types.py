@@ -26,7 +26,6 @@ GGML_TYPES = {
     6: GGMLType("Q5_0", 32, 22),
     7: GGMLType("Q5_1", 32, 24),
     8: GGMLType("Q8_0", 32, 34),
-    9: GGMLType("Q8_1", 32, 36),
     10: GGMLType("Q2_K", 256, 84),
     11: GGMLType("Q3_K", 256, 110),
     12: GGMLType("Q4_K", 256, 144),

@@ -26,6 +26,7 @@ def _attend_range(
     table_ptr,
     start,
     stop,
+    scale,
     width,
     block_size,
     block_stride,
@@ -45,7 +46,7 @@ def _attend_range(
         row = block * block_stride + (at % block_size) * width
         inside = there[:, None] & (column < width)[None, :]
         key = tl.load(key_ptr + row[:, None] + column[None, :], mask=inside, other=0.0)
-        scores = tl.dot(query, tl.trans(key), input_precision="ieee")
+        scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
         seen = there[None, :] & (at[None, :] <= positions[:, None])
         scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(largest, tl.max(scores, axis=1))
@@ -98,7 +99,6 @@ def _prefill(
         mask=inside,
         other=0.0,
     )
-    query = (query * scale).to(query_ptr.dtype.element_ty)
     head_offset = kv_head.to(tl.int64) * block_size * width
     out, _, total = _attend_range(
         query,
@@ -108,6 +108,7 @@ def _prefill(
         tables_ptr + request.to(tl.int64) * table_stride,
         0,
         tl.minimum(length, length - count + (tile + 1) * TOKENS),
+        scale,
         width,
         block_size,
         block_stride,
@@ -155,7 +156,6 @@ def _decode_part(
         mask=inside,
         other=0.0,
     )
-    query = (query * scale).to(query_ptr.dtype.element_ty)
     head_offset = kv_head.to(tl.int64) * block_size * width
     out, largest, total = _attend_range(
         query,
@@ -165,6 +165,7 @@ def _decode_part(
         tables_ptr + request.to(tl.int64) * table_stride,
         part * part_length,
         tl.minimum(length, (part + 1) * part_length),
+        scale,
         width,
         block_size,
         block_stride,

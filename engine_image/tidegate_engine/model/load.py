@@ -14,9 +14,10 @@ from tidegate_engine.files.gguf import read_gguf
 from tidegate_engine.kernels.choice import choose
 from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.build import build
+from tidegate_engine.model.gguf_source import GGUFSource
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.model.llama import Llama
-from tidegate_engine.model.source import FolderSource, GGUFSource, Source
+from tidegate_engine.model.source import Source
 from tidegate_engine.model.weights import Weights
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -65,6 +66,9 @@ def load(path: Path, shard: Shard, dtype: str, max_model_len: int | None) -> Loa
 
 def _open(path: Path) -> tuple[ModelConfig, Source]:
     if path.is_dir():
+        # Imported here, so that a GGUF file needs no safetensors.
+        from tidegate_engine.model.folder_source import FolderSource
+
         return from_folder(path), FolderSource(path)
     file = read_gguf(path)
     config = from_gguf(file)

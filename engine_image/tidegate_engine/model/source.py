@@ -1,41 +1,12 @@
-"""Where weights come from: a GGUF file or a folder of safetensors, under the names that Hugging Face's Llama has."""
+"""Where weights come from, as the network sees it: tensors under the names that Hugging Face's Llama has."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
-
-from tidegate_engine.files import ModelFileError
-from tidegate_engine.files.config import ModelConfig
-from tidegate_engine.files.gguf import GGUFFile
-from tidegate_engine.model.unpack import READABLE, unpack_into
-
-_OUTER = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-    "rope_freqs": "rope_factors",
-}
-_INNER = {
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-"""GGUF's names of the parts outside and inside of layers, and Hugging Face's."""
 
 
 class Source(Protocol):
@@ -54,93 +25,3 @@ class Source(Protocol):
     def read(self, name: str, rows: slice, out: Tensor) -> None:
         """Write rows of one that exists over `out`, converting to its type."""
         ...
-
-
-class GGUFSource:
-    """A GGUF file. The format stores the rows of `llama`'s queries and keys permuted; here they come in order."""
-
-    def __init__(self, file: GGUFFile, config: ModelConfig) -> None:
-        self.path = file.path
-        self._tensors = {self._name(name): tensor for name, tensor in file.tensors.items()}
-        self._half = config.head_dim // 2 if config.architecture == "llama" else 0
-        for tensor in file.tensors.values():
-            if tensor.type.name not in READABLE:
-                raise ModelFileError(
-                    f"{self.path}: tensor {tensor.name!r} is stored as {tensor.type.name}, which is not supported; "
-                    f"use a file in {', '.join(READABLE)}"
-                )
-
-    def names(self) -> Iterable[str]:
-        """See Source."""
-        return self._tensors
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """See Source."""
-        return self._tensors[name].shape
-
-    def read(self, name: str, rows: slice, out: Tensor) -> None:
-        """See Source."""
-        tensor = self._tensors[name]
-        raw = torch.frombuffer(tensor.data, dtype=torch.uint8).view(tensor.shape[0], -1)[rows]
-        if self._half and (".q_proj." in name or ".k_proj." in name):
-            raw = raw.view(-1, self._half, 2, raw.shape[1]).transpose(1, 2)
-        unpack_into(tensor.type.name, raw.reshape(-1, tensor.type.size), out.view(-1, tensor.type.block))
-
-    def _name(self, name: str) -> str:
-        stem, _, kind = name.rpartition(".")
-        if stem in _OUTER:
-            return f"{_OUTER[stem]}.{kind}"
-        first, _, rest = stem.partition(".")
-        layer, _, part = rest.partition(".")
-        if first == "blk" and part in _INNER:
-            return f"model.layers.{layer}.{_INNER[part]}.{kind}"
-        return name
-
-
-class FolderSource:
-    """A Hugging Face folder: one *.safetensors, or several under model.safetensors.index.json."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder
-        self._files: dict[str, Any] = {}
-        for path in self._shards():
-            try:
-                opened = safe_open(path, framework="pt")
-            except (SafetensorError, OSError) as error:
-                raise ModelFileError(f"{path}: is corrupt or truncated ({error}); download the file again") from None
-            names: list[str] = opened.offset_keys()  # type: ignore[no-untyped-call]
-            self._files |= dict.fromkeys(names, opened)
-
-    def names(self) -> Iterable[str]:
-        """See Source."""
-        return self._files
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """See Source."""
-        return tuple(self._files[name].get_slice(name).get_shape())
-
-    def read(self, name: str, rows: slice, out: Tensor) -> None:
-        """See Source."""
-        found = self._files[name].get_slice(name)[rows]
-        if not found.dtype.is_floating_point or found.dtype.itemsize < 2:
-            raise ModelFileError(
-                f"{self.path}: tensor {name!r} is stored as {found.dtype}, which is not supported; "
-                "use weights in float32, float16 or bfloat16"
-            )
-        out.copy_(found)
-
-    def _shards(self) -> list[Path]:
-        index = self.path / "model.safetensors.index.json"
-        if not index.exists():
-            found = sorted(self.path.glob("*.safetensors"))
-            if not found:
-                raise ModelFileError(f"{self.path}: holds no *.safetensors; download the model's weights too")
-            return found
-        try:
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelFileError(f"{index}: cannot be read ({error!r}); download the file again") from None
-        missing = [name for name in names if not (self.path / name).is_file()]
-        if missing:
-            raise ModelFileError(f"{self.path}: lacks {missing[0]}, which its index names; download it too")
-        return [self.path / name for name in names]
