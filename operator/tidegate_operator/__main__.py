@@ -100,6 +100,8 @@ async def act(settings: Settings, cluster: Cluster, signs: telemetry.Telemetry) 
             settings=handlers.settings(),
             standalone=True,
             clusterwide=True,
+            # Else kopf looks the user's name up, and a container's numeric user has none.
+            identity=settings.identity,  # type: ignore[arg-type]  # kopf keeps its name for such a string private
         ),
         name="kopf",
     )
