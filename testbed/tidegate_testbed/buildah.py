@@ -12,7 +12,7 @@ from pathlib import Path
 from tidegate_testbed import mounts, surroundings
 from tidegate_testbed.instance import Instance, TestbedError
 from tidegate_testbed.progress import run_watched
-from tidegate_testbed.storage import Stored, read
+from tidegate_testbed.storage import Stored, read, superseded
 
 BASE = "docker.io/library/debian:bookworm-slim"
 INCLUDED = "ca-certificates,python3,python3-venv"
@@ -126,19 +126,41 @@ def build_image(instance: Instance, name: str, dockerfile: Path, context: Path, 
     log = _scratch(instance) / f"{name.replace('/', '_')}.log"
     seconds = run_watched(f"building {name}", command, log, _environment(instance), current=_step)
     print(f"  built {name} in {seconds:.0f} s", flush=True)
+    _prune(instance)
 
 
 def _step(output: str) -> str:
     return next((line for line in reversed(output.splitlines()) if line.startswith("STEP ")), "")
 
 
-def unmount_abandoned(instance: Instance) -> None:
-    """Take off what a killed build left mounted; nothing while a build runs."""
+def _prune(instance: Instance) -> None:
+    """Remove what killed builds left, and layers that nothing named is built on: gigabytes a change of requirements."""
+    containers = buildah(instance, "containers", "-q").split()
+    images = superseded(root(instance))
+    # Listed before the look: what a build that starts from here on makes is not in the lists.
+    if _busy(instance):
+        return
+    for verb, stale in (("rm", containers), ("rmi", images)):
+        if stale:
+            subprocess.run(
+                _command(instance, verb, *stale), env=_environment(instance), stdin=subprocess.DEVNULL,
+                capture_output=True, check=False,
+            )  # fmt: skip
+
+
+def _busy(instance: Instance) -> bool:
+    """Whether a buildah works on the storage now."""
     storage = str(root(instance)).encode()
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and storage in (entry / "cmdline").read_bytes():
-                return
+                return True
         except (FileNotFoundError, ProcessLookupError):
             continue
-    mounts.unmount([root(instance), instance.cache / "tmp", instance.cache / "downloads"])
+    return False
+
+
+def unmount_abandoned(instance: Instance) -> None:
+    """Take off what a killed build left mounted; nothing while a build runs."""
+    if not _busy(instance):
+        mounts.unmount([root(instance), instance.cache / "tmp", instance.cache / "downloads"])

@@ -56,12 +56,22 @@ def create(instance: Instance) -> None:
     subprocess.run(
         [*inside(instance), "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=1"], check=False, capture_output=True
     )
+    _enable_controllers()
     for root in _cgroup_roots(instance):
         root.mkdir(exist_ok=True)
         for name in ("cpuset.cpus", "cpuset.mems"):  # cgroup v1 starts them empty, and then no process may enter
             given, own = root.parent / name, root / name
             if given.exists() and own.exists() and not own.read_text().strip():
                 own.write_text(given.read_text())
+
+
+def _enable_controllers() -> None:
+    """With cgroup v2 a folder has the controllers that its parent passes on, and the kubelet insists on all of them."""
+    offered, passed_on = CGROUPS / "cgroup.controllers", CGROUPS / "cgroup.subtree_control"
+    if offered.exists():
+        for controller in set(offered.read_text().split()) - set(passed_on.read_text().split()):
+            with contextlib.suppress(OSError):  # the kubelet says which it misses
+                passed_on.write_text(f"+{controller}")
 
 
 def delete(instance: Instance) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 from tidegate_testbed.instance import Instance, TestbedError
 
 MARK = "TIDEGATE_TESTBED"
+"""Holds the state folder in all that a testbed starts. A user's own variable of that name holds an instance's name,
+never a path, so it marks nothing."""
 COMPONENT = "TIDEGATE_TESTBED_COMPONENT"
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 

@@ -61,6 +61,20 @@ def read(root: Path, image: str, configuration: bytes) -> Stored:
     )
 
 
+def superseded(root: Path) -> list[str]:
+    """Ids of unnamed images that no named one is built on: layers that earlier sources or requirements had."""
+    images = json.loads((root / "overlay-images" / "images.json").read_text())
+    layers = json.loads((root / "overlay-layers" / "layers.json").read_text())
+    parents = {entry["id"]: entry.get("parent", "") for entry in layers}
+    used = set()
+    for image in images:
+        layer = image.get("layer", "") if image.get("names") else ""
+        while layer and layer not in used:
+            used.add(layer)
+            layer = parents.get(layer, "")
+    return [image["id"] for image in images if not image.get("names") and image.get("layer", "") not in used]
+
+
 def chain_ids(diffs: list[str]) -> list[str]:
     """What containerd calls the unpacked stack of the first, the first two, … layers."""
     chains: list[str] = []

@@ -69,10 +69,16 @@ def test_instances_of_different_names_share_nothing() -> None:
     one, two = instances.instance("one"), instances.instance("two")
     for aspect in ("state", "image_store", "netns", "cgroup", "api_port", "claim", "containerd_socket"):
         assert getattr(one, aspect) != getattr(two, aspect), aspect
-    assert instances.instance().api_port == 16443
-    for wrong in ("", "a/b", "..", "x" * 21):
+    for wrong in ("a/b", "..", "x" * 21):
         with pytest.raises(TestbedError, match="letters, digits and dashes"):
             instances.instance(wrong)
+
+
+def test_the_environment_may_name_the_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEGATE_TESTBED", raising=False)
+    assert (instances.instance().name, instances.instance().api_port) == ("tidegate", 16443)
+    monkeypatch.setenv("TIDEGATE_TESTBED", "lab")
+    assert (instances.instance().name, instances.instance("given").name) == ("lab", "given")
 
 
 # ---- Whose is it
@@ -84,14 +90,15 @@ def _sleeper(**marks: str) -> subprocess.Popen[bytes]:
 
 def test_only_marked_processes_are_ended(some: Instance) -> None:
     ours = _sleeper(**{MARK: str(some.state), COMPONENT: "etcd"})
-    others = [_sleeper(), _sleeper(**{MARK: f"{some.state}-of-another", COMPONENT: "etcd"})]
+    named_by_its_user = _sleeper(TIDEGATE_TESTBED="some")
+    others = [_sleeper(), _sleeper(**{MARK: f"{some.state}-of-another", COMPONENT: "etcd"}), named_by_its_user]
     try:
         assert [(p.pid, p.component) for p in processes.owned(some)] == [(ours.pid, "etcd")]
         processes.end(some, ["kubelet"])
         assert ours.poll() is None, "another component was meant"
         processes.end(some)
         assert ours.wait(5) == -15 and processes.owned(some) == []
-        assert [other.poll() for other in others] == [None, None]
+        assert [other.poll() for other in others] == [None, None, None]
     finally:
         for one in (ours, *others):
             one.kill()
@@ -213,6 +220,28 @@ def test_a_stored_layer_is_its_tar_byte_for_byte(tmp_path: Path) -> None:
         records.writelines(json.dumps(entry) + "\n" for entry in entries)
     layer = storage.Layer("one", archives.digest(whole), len(whole), "")
     assert storage.open_layer(tmp_path, layer).read() == whole
+
+
+def test_layers_that_nothing_named_is_built_on_are_superseded(tmp_path: Path) -> None:
+    layers = [{"id": "base"}, *({"id": i, "parent": "base"} for i in ("old", "new")), {"id": "top", "parent": "new"}]
+    named = [{"id": "engine", "names": ["localhost/engine:1"], "layer": "top"}]
+    unnamed = [{"id": f"step-{layer}", "names": None, "layer": layer} for layer in ("base", "old", "new")]
+    for folder, content in (("overlay-images/images.json", named + unnamed), ("overlay-layers/layers.json", layers)):
+        (tmp_path / folder).parent.mkdir()
+        (tmp_path / folder).write_text(json.dumps(content))
+    assert storage.superseded(tmp_path) == ["step-old"]
+
+
+def test_a_storage_that_contradicts_the_configuration_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "overlay-images").mkdir()
+    (tmp_path / "overlay-layers").mkdir()
+    (tmp_path / "overlay-images" / "images.json").write_text('[{"id": "engine", "layer": "top"}]')
+    (tmp_path / "overlay-layers" / "layers.json").write_text(
+        '[{"id": "top", "diff-digest": "sha256:1", "diff-size": 1}]'
+    )
+    assert storage.read(tmp_path, "engine", b'{"rootfs": {"diff_ids": ["sha256:1"]}}').layers[0].chain == "sha256:1"
+    with pytest.raises(TestbedError, match=r"remove the folder and build again"):
+        storage.read(tmp_path, "engine", b'{"rootfs": {"diff_ids": ["sha256:2"]}}')
 
 
 def test_stacks_are_named_as_containerd_names_them() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_testbed import archives, processes
+from tidegate_testbed import archives, buildah, processes
 from tidegate_testbed import instance as instances
 from tidegate_testbed.instance import Instance
 
@@ -169,10 +169,13 @@ def test_a_changed_source_brings_one_layer_and_the_same_image_none(e2e: Instance
     )
     (tmp_path / "large").write_bytes(os.urandom(20_000_000))
     brought = []
-    for source in ("one", "two", "two"):
-        (tmp_path / "source").write_text(source)
-        _run("image", "tidegate/test-load:1", str(tmp_path / "Dockerfile"), str(tmp_path))
-        brought.append(_run("load", "tidegate/test-load:1"))
+    try:
+        for source in ("one", "two", "two"):
+            (tmp_path / "source").write_text(source)
+            _run("image", "tidegate/test-load:1", str(tmp_path / "Dockerfile"), str(tmp_path))
+            brought.append(_run("load", "tidegate/test-load:1"))
+    finally:
+        buildah.buildah(e2e, "rmi", "localhost/tidegate/test-load:1")
     assert "20.0 MB" in brought[0] and ": 0.0 MB" in brought[1] and "loaded already" in brought[2]
     assert "build it first" in _run("load", "tidegate/nobody-built-this", code=1)
 
