@@ -1,0 +1,71 @@
+"""The chart as a user installs it: its operator runs as a restricted pod and acts; uninstalling removes it alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from real_cluster import RealCluster, condition, wait_for
+from tidegate_testbed import images
+from tidegate_testbed.instance import Instance
+from tidegate_testbed.programs import Binaries
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = "chart-install"
+RELEASE = "chart-install"
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def installed(testbed: Instance, cluster: RealCluster, binaries: Binaries, operator_kubeconfig: Path) -> Iterator[None]:
+    """A release of its own in a namespace that refuses what is not restricted; the CRD is there already."""
+    tag = subprocess.run([ROOT / "scripts/image_tag.sh", "operator"], capture_output=True, text=True, check=True)
+    image = f"localhost/tidegate/operator:{tag.stdout.strip()}"
+    if image not in images.loaded(testbed):
+        pytest.fail(f"{image} is not loaded into the testbed: run `make images` first", pytrace=False)
+    helm = [binaries.path("helm"), f"--kubeconfig={testbed.kubeconfig}", "--namespace", NAMESPACE]
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
+    values = {"crds.install": "false", "image.operator": image, "image.engine": "localhost/none:1"}
+    settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+    done = subprocess.run(
+        [*helm, "install", RELEASE, ROOT / "helm/tidegate", *settings, "--wait", "--timeout", "90s"],
+        capture_output=True, text=True, check=False, env=os.environ | {"HELM_CACHE_HOME": "/tmp/helm"},
+    )  # fmt: skip
+    try:
+        assert done.returncode == 0, f"{done.stderr}\n{cluster.list('pods', NAMESPACE)}"
+        yield
+    finally:
+        removed = subprocess.run([*helm, "uninstall", RELEASE], capture_output=True, text=True, check=False)
+        cluster.delete("namespaces", None, NAMESPACE)
+        wait_for(f"{NAMESPACE} is gone", lambda: cluster.get("namespaces", None, NAMESPACE) is None, 60)
+    assert removed.returncode == 0, removed.stderr
+    assert cluster.get("customresourcedefinitions", None, "inferenceservices.tidegate.dev"), "uninstalling took the CRD"
+
+
+def test_an_installed_operator_leads_and_speaks_about_a_service_in_its_own_namespace(
+    installed: None, cluster: RealCluster
+) -> None:
+    wait_for(
+        "it leads",
+        lambda: (cluster.get("leases", NAMESPACE, f"{RELEASE}-operator") or {}).get("spec", {}).get("holderIdentity"),
+        30,
+    )
+    service = {
+        "apiVersion": "tidegate.dev/v1alpha1", "kind": "InferenceService",
+        "metadata": {"name": "none", "namespace": NAMESPACE}, "spec": {"model": {"source": "file:///none.gguf"}},
+    }  # fmt: skip
+    cluster.create(service)
+    ready = wait_for(
+        "it says that the image is not there",
+        lambda: (
+            (c := condition(cluster.get("inferenceservices", NAMESPACE, "none"), "Ready"))
+            and "localhost/none:1" in c["message"]
+            and c
+        ),
+        60,
+    )
+    assert ready["status"] == "False"
