@@ -33,8 +33,11 @@ class Sequences:
             model.device,
         )
 
-    def step(self, new: Sequence[int] | None = None) -> torch.Tensor:
-        """Compute so many tokens of each request, or all that it has; logits [requests, V] after the last of each."""
+    def step(self, new: Sequence[int] | None = None, sampled: Sequence[int] | None = None) -> torch.Tensor:
+        """Compute so many tokens of each request, or all that it has; logits [S, V] after the last of each.
+
+        `sampled` are the requests whose logits are wanted, all of them where it is None.
+        """
         counts = new or [len(tokens) - done for tokens, done in zip(self.tokens, self.computed, strict=True)]
         ids: list[int] = []
         positions: list[int] = []
@@ -48,6 +51,7 @@ class Sequences:
             starts.append(len(ids))
             self.computed[row] += count
         device = self.model.device
+        ends = starts[1:] if sampled is None else [starts[row + 1] for row in sampled]
         batch = ForwardBatch(
             token_ids=torch.tensor(ids, device=device),
             positions=torch.tensor(positions, device=device),
@@ -55,7 +59,7 @@ class Sequences:
             query_start=torch.tensor(starts, dtype=torch.int32, device=device),
             context_lens=torch.tensor(self.computed, dtype=torch.int32, device=device),
             block_tables=torch.tensor(self.tables, dtype=torch.int32, device=device),
-            logit_rows=torch.tensor(starts[1:], device=device) - 1,
+            logit_rows=torch.tensor(ends, dtype=torch.int64, device=device) - 1,
             max_query_len=max(counts),
             max_context_len=max(self.computed),
         )

@@ -20,6 +20,9 @@ def two_steps(folder: Path, shard: Shard) -> tuple[torch.Tensor, int]:
     """Logits after two prompts and after one more token of each, and the rank's key/value heads."""
     model = load(folder, shard, "float32", None)
     sequences = Sequences(model, _PROMPTS, 20)
+    sequences.step([3, 1], sampled=[])
+    for tokens in sequences.tokens:
+        tokens.append(23)
     first = sequences.step()
     for tokens in sequences.tokens:
         tokens.append(11)

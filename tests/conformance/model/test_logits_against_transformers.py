@@ -29,8 +29,9 @@ def test_logits_in_float32(name: str, tmp_path: Path) -> None:
 def test_chunks_and_decoding_in_one_step_give_the_logits_of_whole_prompts(tmp_path: Path) -> None:
     theirs = save_small_model("Llama", tmp_path)
     sequences = Sequences(load(tmp_path, Shard(), "float32", None), PROMPTS[1:], 100)
-    sequences.step([20, 89])
-    sequences.step([16, 1])
+    assert sequences.step([20, 50], sampled=[]).shape == (0, 101)
+    assert sequences.step([7, 39], sampled=[1]).shape == (1, 101)
+    sequences.step([9, 1])
     sequences.tokens[1].append(7)
     found = sequences.step([1, 1])
     with torch.inference_mode():
