@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+import torch
 from model_file import smollm2
 from runtime_process import RuntimeProcess
 from tidegate_engine.core.blocks import BlockPool
@@ -25,8 +26,8 @@ from tidegate_engine.server.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.model
 
-GREEDY = SamplingParams(max_tokens=24, temperature=0.0)
-SAMPLED = SamplingParams(max_tokens=16, temperature=0.8, top_p=0.95, top_k=200, presence_penalty=0.3, seed=11)
+GREEDY = SamplingParams(max_tokens=16, temperature=0.0)
+SAMPLED = SamplingParams(max_tokens=12, temperature=0.8, top_p=0.95, top_k=200, presence_penalty=0.3, seed=11)
 TEXTS = (
     "The capital of France is",
     "Water boils at a temperature of",
@@ -41,8 +42,12 @@ TEXTS = (
 
 
 @pytest.fixture(scope="module")
-def model() -> LoadedModel:
-    return load(smollm2(), Shard(), "float32", 2048)
+def model() -> Iterator[LoadedModel]:
+    threads = torch.get_num_threads()
+    # Two threads that wait for each other on a busy machine are many times slower than one.
+    torch.set_num_threads(1)
+    yield load(smollm2(), Shard(), "float32", 2048)
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +128,11 @@ def test_with_a_whole_conversation_in_the_cache(
     model: LoadedModel, prompts: list[list[int]], alone: list[list[int]]
 ) -> None:
     """The next turn finds the answer of the turn before: its blocks were filled by decoding, not by a prompt."""
-    turns = [prompt + answer[:16] for prompt, answer in zip(prompts, alone, strict=True)]
+    turns = [prompt + answer[:12] for prompt, answer in zip(prompts, alone, strict=True)]
     under_test = engine(model, prefix_caching=True)
     answers(under_test, prompts)
-    tokens, cached = answers(under_test, turns, replace(GREEDY, max_tokens=8), first_id=100)
-    assert tokens == [answer[16:] for answer in alone]
+    tokens, cached = answers(under_test, turns, replace(GREEDY, max_tokens=4), first_id=100)
+    assert tokens == [answer[12:] for answer in alone]
     assert sum(cached) > sum(len(prompt) // BLOCK_SIZE * BLOCK_SIZE for prompt in prompts)
 
 
@@ -158,25 +163,19 @@ def test_while_others_go_away(model: LoadedModel, prompts: list[list[int]], alon
 def test_drawn_tokens_too_do_not_depend_on_batch_chunk_or_preemption(
     model: LoadedModel, prompts: list[list[int]]
 ) -> None:
+    prompts = prompts[:4]
     wide, _ = answers(engine(model), prompts, SAMPLED)
-    narrow = engine(model, blocks=24, block_size=4, budget=8, prefix_caching=True)
+    narrow = engine(model, blocks=18, block_size=2, budget=8, prefix_caching=True)
     assert answers(narrow, prompts, SAMPLED)[0] == wide
     assert narrow.stats().preemptions > 0
     assert len({tuple(answer) for answer in wide}) == len(prompts)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3], ids=["one process", "two ranks", "three ranks"])
-def test_in_another_process(ranks: int, prompts: list[list[int]], alone: list[list[int]]) -> None:
-    flags = ["--dtype", "float32", "--max-model-len", "256", "--tensor-parallel", str(ranks), "--threads", "1"]
-    with RuntimeProcess(smollm2(), *flags) as runtime:
+@pytest.mark.parametrize("ranks", [1, 2, 3], ids=["one rank", "two ranks", "three ranks"])
+def test_started_anew_in_processes_of_its_own(ranks: int, prompts: list[list[int]], alone: list[list[int]]) -> None:
+    """With two ranks one holds 6 of the 9 query heads, the other 3."""
+    flags = ["--dtype", "float32", "--max-model-len", "256", "--kv-cache-memory", str(96 * 2**20)]
+    with RuntimeProcess(smollm2(), *flags, "--threads", "1", "--tensor-parallel", str(ranks)) as runtime:
         runtime.ready()
         assert runtime.answers(prompts, GREEDY) == alone
-
-
-def test_restarted(prompts: list[list[int]], alone: list[list[int]]) -> None:
-    flags = ["--dtype", "float32", "--max-model-len", "256", "--chunked-prefill-tokens", "16"]
-    for _ in range(2):
-        with RuntimeProcess(smollm2(), *flags) as runtime:
-            runtime.ready()
-            assert runtime.answers(prompts[:2], GREEDY) == alone[:2]
-            assert runtime.quit() == 0
+        assert runtime.quit() == 0

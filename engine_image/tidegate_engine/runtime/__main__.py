@@ -13,7 +13,7 @@ from tidegate_engine.link.channel import BlockingChannel, ChannelClosed
 from tidegate_engine.link.messages import Failed, ToRuntime
 from tidegate_engine.runtime.errors import CannotStart, RankLost
 from tidegate_engine.runtime.followers import Followers, ToFollower
-from tidegate_engine.runtime.process import belong_to_parent
+from tidegate_engine.runtime.process import belong_to_parent, sleep_at_barriers
 from tidegate_engine.runtime.settings import RuntimeSettings, parse_settings
 
 log = logging.getLogger("tidegate_engine.runtime")
@@ -26,6 +26,7 @@ def main() -> int:
         stream=sys.stderr, level=logging.INFO, format=f"%(levelname)s runtime[{settings.rank}] %(message)s"
     )
     belong_to_parent()
+    sleep_at_barriers()
     end = socket.socket(fileno=settings.socket_fd)
     channel: BlockingChannel[Any] = BlockingChannel(end, ToFollower if settings.rank else ToRuntime)
     try:

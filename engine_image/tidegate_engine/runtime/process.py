@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 
 _PR_SET_PDEATHSIG = 1
@@ -16,3 +17,13 @@ def belong_to_parent() -> None:
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     # A parent that died before prctl sends no signal; its channel is closed, which ends the process as well.
+
+
+def sleep_at_barriers() -> None:
+    """Let OpenMP's threads sleep when they wait for each other. To be called before torch is imported.
+
+    By default they spin for milliseconds. In a pod that burns the CPU quota, and beside other work the thread that is
+    waited for does not get its core: measured at a load of 12 on 2 cores, 1.6 s a step spinning, 0.5 s sleeping. 1000
+    rounds are about 50 microseconds, which bridges the gaps between a step's own operations.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")

@@ -13,7 +13,7 @@ from model_file import smollm2
 from runtime_process import ENGINE, RuntimeProcess, children, wait_until_gone
 from tidegate_engine.core.request import FinishReason, SamplingParams
 
-SMALL = ("--dtype", "float32", "--max-model-len", "256", "--threads", "1")
+SMALL = ("--dtype", "float32", "--max-model-len", "256", "--threads", "1", "--kv-cache-memory", str(64 * 2**20))
 LONG = SamplingParams(max_tokens=200, temperature=0.0)
 SHORT = SamplingParams(max_tokens=3, temperature=0.0)
 
@@ -46,7 +46,7 @@ def test_a_cache_too_small_for_one_request_is_code_2_and_names_the_remedy() -> N
 
 @pytest.mark.model
 def test_one_life_of_a_runtime() -> None:
-    with RuntimeProcess(smollm2(), *SMALL, "--kv-cache-memory", str(64 * 2**20)) as runtime:
+    with RuntimeProcess(smollm2(), *SMALL) as runtime:
         ready = runtime.ready()
         assert (ready.max_model_len, ready.block_size, ready.slots) == (256, 16, 32)
         assert set(ready.seconds) == {"import", "weights", "kv", "warmup"}
