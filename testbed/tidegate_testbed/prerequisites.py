@@ -50,6 +50,6 @@ def require_port(instance: Instance) -> None:
         socket.create_server(("127.0.0.1", instance.api_port)).close()
     except OSError as error:
         raise TestbedError(
-            f"port {instance.api_port} of 127.0.0.1, for the API server, cannot be had ({error.strerror}): "
+            f"port {instance.api_port} of 127.0.0.1, for the API server, cannot be had ({os.strerror(error.errno or 0)}): "
             f"end what listens there (`ss -ltnp sport = :{instance.api_port}` names it), or choose another --name"
         ) from error

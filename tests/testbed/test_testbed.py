@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,26 @@ def test_limits_volumes_logs_and_exec_are_real(e2e: Instance) -> None:
     v2 = _kubectl("exec", "deployment/web", "--", "/web", "read", "/sys/fs/cgroup/cpu.max")
     assert "30000" in (v1.stdout + v2.stdout).split()
     assert "serving as web-" in _done("logs", "deployment/web")
+
+
+def test_a_port_forward_reaches_a_pod_from_the_host(e2e: Instance) -> None:
+    facts = json.loads(e2e.facts.read_text())
+    command = [
+        facts["programs"]["kubectl"],
+        f"--kubeconfig={facts['kubeconfig']}",
+        "port-forward",
+        "deployment/web",
+        ":8080",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as forwarding:
+        try:
+            assert forwarding.stdout
+            said = forwarding.stdout.readline()  # Forwarding from 127.0.0.1:PORT -> 8080
+            port = int(said.split("127.0.0.1:")[1].split()[0])
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=20) as answer:
+                assert answer.read().startswith(b"web-")
+        finally:
+            forwarding.terminate()
 
 
 def test_pod_security_is_enforced(e2e: Instance) -> None:
