@@ -49,7 +49,8 @@ def require_port(instance: Instance) -> None:
     try:
         socket.create_server(("127.0.0.1", instance.api_port)).close()
     except OSError as error:
+        reason = os.strerror(error.errno or 0)
         raise TestbedError(
-            f"port {instance.api_port} of 127.0.0.1, for the API server, cannot be had ({os.strerror(error.errno or 0)}): "
+            f"port {instance.api_port} of 127.0.0.1, for the API server, cannot be had ({reason}): "
             f"end what listens there (`ss -ltnp sport = :{instance.api_port}` names it), or choose another --name"
         ) from error
