@@ -8,7 +8,7 @@ SHARE = 0.5
 """Of the memory that is left after the weights; the rest is for activations, logits and growth of the process."""
 CAP = 4 * 2**30
 """Bytes."""
-USUAL_LENGTH = 1024
+USUAL_LENGTH = 512
 """Tokens a running request is expected to hold. More memory than slots times this only makes the start slower."""
 
 

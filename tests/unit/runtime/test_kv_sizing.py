@@ -27,7 +27,7 @@ def blocks(memory: int | None, memory_left: int, max_model_len: int = 2048, slot
     [
         pytest.param(blocks(300 * MEBIBYTE + 5, GIBIBYTE), 300, id="memory given is used, in whole blocks"),
         pytest.param(blocks(None, 1000 * MEBIBYTE), 500, id="auto takes half of what is left"),
-        pytest.param(blocks(None, 100 * GIBIBYTE), 2048, id="auto takes no more than slots of usual length fill"),
+        pytest.param(blocks(None, 100 * GIBIBYTE), 1024, id="auto takes no more than slots of usual length fill"),
         pytest.param(blocks(None, 100 * GIBIBYTE, slots=1000), 4096, id="auto never takes more than 4 GiB"),
         pytest.param(
             blocks(None, 100 * GIBIBYTE, max_model_len=32768, slots=1), 2048, id="one long request always fits"
