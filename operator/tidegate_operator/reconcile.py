@@ -34,6 +34,10 @@ from tidegate_operator.world.objects import ServiceRecord
 log = logging.getLogger("tidegate.operator")
 
 
+ON_THE_WAY = frozenset({"Creating", "Starting", "RollingOut", "NotAnswering"})
+"""Reasons for not being ready that need nobody's attention."""
+
+
 class Counted(Protocol):
     """Told of every change of a number of replicas."""
 
@@ -150,7 +154,8 @@ class Reconciler:
         kept.written_at = now
         before, after = _ready(previous), _ready(status)
         if after and (before is None or (before.status, before.reason) != (after.status, after.reason)):
-            await self._tell(service, reason=after.reason, message=after.message, warning=after.status == "False")
+            warning = after.status == "False" and after.reason not in ON_THE_WAY
+            await self._tell(service, reason=after.reason, message=after.message, warning=warning)
 
     async def _tell(self, service: ServiceRecord, *, reason: str, message: str, warning: bool = False) -> None:
         """The same words to the log and to an event; an event that cannot be written is no reason to stop."""

@@ -34,7 +34,7 @@ def _tag(image: str) -> str:
 
 @pytest.fixture(scope="session")
 def testbed() -> Instance:
-    chosen = instance()
+    chosen = instance(os.environ.get("TIDEGATE_TESTBED", "tidegate"))
     node.up(chosen)
     return chosen
 
@@ -46,6 +46,7 @@ def binaries(testbed: Instance) -> Binaries:
 
 @pytest.fixture(scope="session")
 def engine_image(testbed: Instance) -> str:
+    """The engine built from this tree, for tests that run it."""
     image = _tag("engine")
     if image not in images.loaded(testbed):
         pytest.fail(f"{image} is not loaded into the testbed: run `make images` first", pytrace=False)
@@ -127,7 +128,7 @@ class Operator:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*inside(self.testbed), sys.executable, "-m", "tidegate_operator", "--engine-image", self.engine_image,
-                 "--metrics-port", str(self.metrics_port), "--scrape-interval", "1"],
+                 "--metrics-port", str(self.metrics_port), "--scrape-interval", "1", "--lease-duration", "6"],
                 env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 
@@ -141,17 +142,15 @@ class Operator:
     def stop(self) -> None:
         """Whatever happened before, it runs no more."""
         if self.process is not None and self.process.poll() is None:
-            self.end(signal.SIGKILL)
+            self.end()
 
     def tail(self) -> str:
         return "operator's log:\n" + "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
 
 
 @pytest.fixture(scope="session")
-def running_operator(
-    testbed: Instance, operator_kubeconfig: Path, engine_image: str, tmp_path_factory: Any
-) -> Iterator[Operator]:
-    process = Operator(testbed, operator_kubeconfig, engine_image, tmp_path_factory.mktemp("operator") / "log")
+def running_operator(testbed: Instance, operator_kubeconfig: Path, tmp_path_factory: Any) -> Iterator[Operator]:
+    process = Operator(testbed, operator_kubeconfig, _tag("engine"), tmp_path_factory.mktemp("operator") / "log")
     process.start()
     yield process
     process.stop()
@@ -177,7 +176,7 @@ class Room:
     def service(self, name: str, **spec: Any) -> Json:
         """Create an InferenceService on the real model; `spec` is laid over the usual one."""
         usual: Json = {
-            "model": {"source": f"pvc://models/{MODEL}"},
+            "model": {"source": f"pvc://models/{MODEL}", "maxModelLen": 1024},
             "engine": {"maxRunningRequests": 4},
             "resources": {
                 "requests": {"cpu": "100m", "memory": "700Mi"},
@@ -209,8 +208,18 @@ class Room:
         return wait_for(what, look, within, say=self.operator.tail)
 
 
+@pytest.fixture(scope="session")
+def leaving(cluster: RealCluster) -> Iterator[list[str]]:
+    """Namespaces that are being deleted; the session ends when the last of them is gone."""
+    names: list[str] = []
+    yield names
+    for name in names:
+        wait_for(f"namespace {name} is gone", lambda name=name: cluster.get("namespaces", None, name) is None, 90)
+        cluster.delete("persistentvolumes", None, name)
+
+
 @pytest.fixture
-def make_room(cluster: RealCluster, testbed: Instance, operator: Operator) -> Iterator[Any]:
+def make_room(cluster: RealCluster, testbed: Instance, operator: Operator, leaving: list[str]) -> Iterator[Any]:
     """A function that makes a namespace with the model's claim; all of them are removed afterwards."""
     made: list[str] = []
 
@@ -244,9 +253,7 @@ def make_room(cluster: RealCluster, testbed: Instance, operator: Operator) -> It
         for pod in cluster.list("pods", name):  # a drained engine would use its whole grace period
             cluster.delete("pods", name, pod["metadata"]["name"], gracePeriodSeconds=0)
         cluster.delete("namespaces", None, name)
-    for name in made:
-        wait_for(f"namespace {name} is gone", lambda name=name: cluster.get("namespaces", None, name) is None, 90)
-        cluster.delete("persistentvolumes", None, name)
+    leaving += made
 
 
 @pytest.fixture

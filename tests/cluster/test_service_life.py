@@ -44,11 +44,10 @@ print(urllib.request.urlopen(request, timeout=60).read().decode())
 
 
 def fetch(room: Any, url: str, body: str = "") -> str:
-    """The answer to a GET, or to a POST where there is a body, from inside the cluster's network."""
+    """The answer to a GET, or to a POST where there is a body, from inside the cluster's network; empty: none came."""
     command = [*inside(room.testbed), sys.executable, "-c", FETCH, url, body]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout if done.returncode == 0 else ""
 
 
 def ask(room: Any, name: str, question: str = "What is the capital of France?") -> str:
@@ -56,6 +55,7 @@ def ask(room: Any, name: str, question: str = "What is the capital of France?") 
     service = room.cluster.get("services", room.name, name)
     body = {"model": name, "messages": [{"role": "user", "content": question}], "max_tokens": 12, "temperature": 0}
     text = fetch(room, f"http://{service['spec']['clusterIP']}/v1/chat/completions", json.dumps(body))
+    assert text, f"{name} did not answer"
     answer: str = json.loads(text)["choices"][0]["message"]["content"]
     return answer
 
@@ -74,6 +74,7 @@ def children_left(room: Any, name: str) -> list[str]:
     return [plural for plural in CHILDREN if room.cluster.get(plural, room.name, name)]
 
 
+@pytest.mark.usefixtures("engine_image")
 def test_created_it_answers_edited_it_rolls_scaled_it_follows_applied_twice_nothing_moves(room: Any) -> None:
     room.service("web")
     service = wait_ready(room, "web")
@@ -141,6 +142,7 @@ def looked_since_start(room: Any) -> bool:
     )
 
 
+@pytest.mark.usefixtures("engine_image")
 def test_two_services_of_one_name_in_two_namespaces_know_nothing_of_each_other(make_room: Any) -> None:
     one, two = make_room(), make_room()
     one.service("web")
@@ -165,7 +167,7 @@ def test_deleted_while_the_operator_is_away_its_children_go_too(room: Any) -> No
     room.wait("every child is collected", lambda: not children_left(room, "web"), 60)
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.05, 0.15, 0.4], ids=lambda s: f"killed {s} s after the create")
+@pytest.mark.parametrize("moment", [0.05, 0.3], ids=lambda s: f"killed {s} s after the create")
 def test_killed_in_the_middle_of_a_reconcile_the_next_operator_finishes_it(room: Any, moment: float) -> None:
     room.service("web", replicas=3, engine={"image": "localhost/tidegate/none:1"})
     time.sleep(moment)  # the moment of the kill is the case, not a wait for anything

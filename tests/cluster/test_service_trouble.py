@@ -40,6 +40,7 @@ def test_an_image_that_does_not_exist_is_said_within_a_minute(room: Any) -> None
     assert service["status"].get("readyReplicas", 0) == 0
 
 
+@pytest.mark.usefixtures("engine_image")
 def test_a_model_path_that_does_not_exist_is_said_in_the_engines_own_line(room: Any) -> None:
     room.service("web", model={"source": "pvc://models/no-such-model.gguf"})
     wait_not_ready(room, "web", "ModelFailed", "no-such-model.gguf")
@@ -60,6 +61,7 @@ def test_a_claim_that_does_not_exist_is_said_in_the_schedulers_words(room: Any) 
     wait_not_ready(room, "web", "Unschedulable", "nowhere")
 
 
+@pytest.mark.usefixtures("engine_image")
 def test_a_mended_service_recovers(room: Any) -> None:
     room.service("web", engine={"image": "localhost/tidegate/does-not-exist:1"})
     wait_not_ready(room, "web", "ImagePullFailed", "does-not-exist")

@@ -114,11 +114,12 @@ class View:
         if reading is None:
             return replace(facts, current=current)
         load = reading.load
-        drained = load is not None and load.state == "draining" and reading.error is None
+        # A process that ends because it cannot start says so too; its failure is what matters then.
+        drained = load is not None and load.state == "draining" and reading.error is None and facts.failure is None
         return replace(
             facts,
             current=current,
-            phase=Phase.DRAINING if drained and facts.phase is not Phase.FAILED else facts.phase,
+            phase=Phase.DRAINING if drained else facts.phase,
             load=load,
             load_age_s=self._clock() - reading.read_at if load else None,
             scrape_error=reading.error,

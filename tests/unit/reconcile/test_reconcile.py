@@ -277,6 +277,7 @@ async def test_somebody_elses_service_of_the_name_is_left_alone_and_named() -> N
 
 
 async def test_status_event_and_log_say_the_same_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     operator = with_service()
     await operator.look(times=4)
     ready = said(operator, "Ready")
