@@ -218,6 +218,14 @@ def leaving(cluster: RealCluster) -> Iterator[list[str]]:
         cluster.delete("persistentvolumes", None, name)
 
 
+def end_pods(cluster: RealCluster, namespace: str) -> bool:
+    """Kill every pod of the namespace; returns whether anything is left that has or makes pods."""
+    pods = cluster.list("pods", namespace)
+    for pod in pods:
+        cluster.delete("pods", namespace, pod["metadata"]["name"], gracePeriodSeconds=0)
+    return bool(pods or cluster.list("replicasets", namespace) or cluster.list("deployments", namespace))
+
+
 @pytest.fixture
 def make_room(cluster: RealCluster, testbed: Instance, operator: Operator, leaving: list[str]) -> Iterator[Any]:
     """A function that makes a namespace with the model's claim; all of them are removed afterwards."""
@@ -250,8 +258,11 @@ def make_room(cluster: RealCluster, testbed: Instance, operator: Operator, leavi
 
     yield make
     for name in made:
-        for pod in cluster.list("pods", name):  # a drained engine would use its whole grace period
-            cluster.delete("pods", name, pod["metadata"]["name"], gracePeriodSeconds=0)
+        for service in cluster.list("inferenceservices", name):
+            cluster.delete("inferenceservices", name, service["metadata"]["name"])
+    for name in made:
+        # A namespace that still has pods when it is deleted is looked at again only after half their grace period.
+        wait_for(f"the pods of {name} are gone", lambda name=name: not end_pods(cluster, name), 30, every=0.5)
         cluster.delete("namespaces", None, name)
     leaving += made
 

@@ -43,19 +43,35 @@ print(urllib.request.urlopen(request, timeout=60).read().decode())
 """
 
 
+class NoAnswer(Exception):
+    """Nothing answered, or not well."""
+
+
 def fetch(room: Any, url: str, body: str = "") -> str:
-    """The answer to a GET, or to a POST where there is a body, from inside the cluster's network; empty: none came."""
+    """The answer to a GET, or to a POST where there is a body, from inside the cluster's network."""
     command = [*inside(room.testbed), sys.executable, "-c", FETCH, url, body]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout if done.returncode == 0 else ""
+    if done.returncode != 0:
+        raise NoAnswer(done.stderr.strip().splitlines()[-1])
+    return done.stdout
 
 
 def ask(room: Any, name: str, question: str = "What is the capital of France?") -> str:
     """The answer through the Service, asked from inside the cluster's network."""
     service = room.cluster.get("services", room.name, name)
     body = {"model": name, "messages": [{"role": "user", "content": question}], "max_tokens": 12, "temperature": 0}
-    text = fetch(room, f"http://{service['spec']['clusterIP']}/v1/chat/completions", json.dumps(body))
-    assert text, f"{name} did not answer"
+    url = f"http://{service['spec']['clusterIP']}/v1/chat/completions"
+
+    def answered() -> str | None:
+        try:
+            return fetch(room, url, json.dumps(body))
+        except NoAnswer as error:
+            if "Connection refused" not in str(error):
+                raise
+            return None
+
+    # kube-proxy hears of an endpoint about a second after the API server does, and refuses until then.
+    text = room.wait(f"{url} is connected", answered, 10)
     answer: str = json.loads(text)["choices"][0]["message"]["content"]
     return answer
 
@@ -135,7 +151,10 @@ def test_created_it_answers_edited_it_rolls_scaled_it_follows_applied_twice_noth
 
 def looked_since_start(room: Any) -> bool:
     """Whether the operator has finished a look since its start, by its own metrics."""
-    text = fetch(room, "http://127.0.0.1:18080/metrics")
+    try:
+        text = fetch(room, "http://127.0.0.1:18080/metrics")
+    except NoAnswer:
+        return False
     return any(
         line.startswith('tidegate_operator_reconcile_seconds_count{outcome="ok"}') and float(line.split()[-1]) >= 5
         for line in text.splitlines()
