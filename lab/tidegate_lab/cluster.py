@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,16 @@ class Name(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event; `count` rises where the same is said again."""
+
+    uid: str
+    count: int
+    reason: str
+    message: str
 
 
 class Cluster:
@@ -79,15 +90,24 @@ class Cluster:
         return list(found["items"])
 
     def loads(self, name: Name) -> list[LoadReport | None]:
-        """The load of each running pod, read through the API server; None for one that cannot be read."""
+        """The load of each ready pod, read through the API server; None for one that cannot be read."""
         try:
             pods = self._core.list_namespaced_pod(
                 name.namespace, label_selector=f"tidegate.dev/service={name.name}", _request_timeout=5
             ).items
         except (client.ApiException, urllib3.exceptions.HTTPError):
             return [None]
-        running = [p.metadata.name for p in pods if p.status.phase == "Running"]
-        return [self._load(name.namespace, pod) for pod in sorted(running)]
+        return [self._load(name.namespace, pod) for pod in sorted(p.metadata.name for p in pods if _serves(p))]
+
+    def events(self, name: Name) -> list[Event]:
+        """What the operator said of the service, oldest first; nothing where it cannot be read now."""
+        chosen = f"involvedObject.kind=InferenceService,involvedObject.name={name.name}"
+        try:
+            found = self._core.list_namespaced_event(name.namespace, field_selector=chosen, _request_timeout=5).items
+        except (client.ApiException, urllib3.exceptions.HTTPError):
+            return []
+        found.sort(key=lambda e: str(e.last_timestamp or e.event_time or e.metadata.creation_timestamp))
+        return [Event(e.metadata.uid, e.count or 1, e.reason or "", e.message or "") for e in found]
 
     def _load(self, namespace: str, pod: str) -> LoadReport | None:
         try:
@@ -97,3 +117,8 @@ class Cluster:
             return read_load(answer.data)
         except (client.ApiException, urllib3.exceptions.HTTPError, UnreadableLoad):
             return None
+
+
+def _serves(pod: Any) -> bool:
+    ready = any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ())
+    return ready and pod.metadata.deletion_timestamp is None

@@ -17,23 +17,33 @@ WANTED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Burst:
-    """How much, for how long; the defaults suit engine pods of 0.4 processors and the example's targets."""
+    """How much, for how long; the defaults suit the example, whose replicas run 4 at a time and let 2 wait.
+
+    The burst is a closed loop, so that a slow machine is not buried: 18 inside are three full replicas. The trickle
+    is an open loop, by the clock.
+    """
 
     url: str
     model: str
-    rate: float = 2.0
-    duration_s: float = 75.0
-    calm_rate: float = 0.2
-    calm_s: float = 300.0
+    concurrency: int = 18
+    at_most_s: float = 180.0
+    with_all_s: float = 20.0
+    """How long the burst goes on once all replicas are ready."""
+    calm_rate: float = 0.1
+    calm_s: float = 240.0
     seed: int = 1
 
-    def flags(self, rate: float, duration_s: float) -> dict[str, str | float]:
-        """For the load job."""
-        return {
-            "url": self.url, "model": self.model, "rate": rate, "duration": duration_s,
-            "requests": int(rate * duration_s * 2) + 1, "timeout": 180, "prompt-tokens": 60, "max-tokens": 24,
-            "seed": self.seed,
-        }  # fmt: skip
+    def high(self) -> dict[str, str | float]:
+        """The burst, as flags of the load job."""
+        return self._flags(concurrency=self.concurrency, duration=self.at_most_s, requests=2000)
+
+    def low(self) -> dict[str, str | float]:
+        """The trickle."""
+        return self._flags(rate=self.calm_rate, duration=self.calm_s, requests=100)
+
+    def _flags(self, **shape: float) -> dict[str, str | float]:
+        sizes = {"prompt-tokens": 60, "max-tokens": 24, "timeout": 120, "seed": self.seed}
+        return {"url": self.url, "model": self.model} | shape | sizes
 
 
 @dataclass(slots=True)
@@ -41,6 +51,8 @@ class Seen:
     """What the table showed."""
 
     most_ready: int = 0
+    all_ready_at: float | None = None
+    """When the most that was wanted was ready first; None: never."""
     back_at_one: bool = False
     looks: list[Look] = field(default_factory=list)
 
@@ -48,6 +60,8 @@ class Seen:
         """Note one row."""
         self.looks.append(look)
         self.most_ready = max(self.most_ready, look.ready or 0)
+        if self.most_ready >= WANTED and self.all_ready_at is None:
+            self.all_ready_at = look.at_s
         self.back_at_one = self.most_ready >= WANTED and look.ready == 1 and look.desired == 1
 
 
@@ -88,18 +102,24 @@ def run(shell: Shell, place: Place, watcher: Watcher, burst: Burst) -> Verdict:
     """Send the burst, then a trickle while replicas go, so that going is seen to lose nothing."""
     table, seen = Table(shell.console), Seen()
 
-    def look() -> None:
+    def look() -> Look:
         now = watcher.look()
         seen.take(now)
         table.show(now)
         time.sleep(1.0)
+        return now
 
-    high = JobOfLoad(shell, place, "burst", burst.flags(burst.rate, burst.duration_s))
+    high = JobOfLoad(shell, place, "burst", burst.high())
+    while high.running:
+        now = look()
+        if seen.all_ready_at is not None and now.at_s - seen.all_ready_at >= burst.with_all_s:
+            break
+    high.stop()
     while high.running:
         look()
     report = high.wait(1)
-    low = JobOfLoad(shell, place, "calm", burst.flags(burst.calm_rate, burst.calm_s))
-    until = time.monotonic() + burst.calm_s
-    while low.running and time.monotonic() < until and not seen.back_at_one and seen.most_ready >= WANTED:
+    low = JobOfLoad(shell, place, "calm", burst.low())
+    while low.running and not seen.back_at_one and seen.most_ready >= WANTED:
         look()
-    return Verdict(report, low.end(), seen)
+    low.stop()
+    return Verdict(report, low.wait(150), seen)

@@ -19,8 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """How hard the burst is; the rest is told by DEMO_KUBECONFIG and IMAGE_REGISTRY."""
-    parser.add_argument("--rate", type=float, default=Burst.rate, help="requests a second of the burst")
-    parser.add_argument("--duration", type=float, default=Burst.duration_s, help="seconds of the burst")
+    parser.add_argument("--concurrency", type=int, default=Burst.concurrency, help="requests at a time in the burst")
     parser.add_argument("--seed", type=int, default=Burst.seed)
 
 
@@ -33,7 +32,7 @@ def demo(arguments: argparse.Namespace) -> int:
         shell.console.print(
             f"KUBECONFIG={other} is left alone; DEMO_KUBECONFIG={other} make demo would use it", highlight=False
         )
-    return story.tell(shell, place, arguments.rate, arguments.duration, arguments.seed)
+    return story.tell(shell, place, arguments.concurrency, arguments.seed)
 
 
 def add_image_flags(parser: argparse.ArgumentParser) -> None:

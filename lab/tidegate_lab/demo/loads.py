@@ -34,11 +34,10 @@ class JobOfLoad:
     def running(self) -> bool:
         return self._following.is_alive()
 
-    def end(self, within_s: float = 120) -> Report:
-        """Send nothing more, wait for what is in flight, and return the report."""
+    def stop(self) -> None:
+        """Let it send nothing more; what is in flight is still waited for, in the job."""
         if self.running:
             self._shell.read([*self._kubectl, "exec", f"job/{self._name}", "--", "sh", "-c", "kill -TERM 1"])
-        return self.wait(within_s)
 
     def wait(self, within_s: float) -> Report:
         """The report, once it has ended. Raises StepFailed with its last words where it ended without one."""

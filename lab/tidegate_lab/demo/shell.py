@@ -28,6 +28,8 @@ class Step:
 
     title: str
     commands: Sequence[Command]
+    quiet: bool = False
+    """What it prints is shown only where it fails."""
 
 
 class Shell:
@@ -92,7 +94,7 @@ class Shell:
                     continue
                 last.append(text)
                 progress.update(task, last=text[:70])
-                if not self.console.is_terminal:
+                if not (self.console.is_terminal or step.quiet):
                     self.console.print(f"{step.title}: {text}", highlight=False, markup=False, soft_wrap=True)
         if process.returncode != 0:
             others_failed = self._failed.is_set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from rich.markup import escape
@@ -23,7 +24,7 @@ QUESTION = "What is the capital of France?"
 READY_WITHIN_S = 300
 
 
-def tell(shell: Shell, place: Place, rate: float, duration_s: float, seed: int) -> int:
+def tell(shell: Shell, place: Place, concurrency: int, seed: int) -> int:
     """All of it. Exit code 1 where a request failed, or replicas did not go to three and back."""
     began = time.monotonic()
     _title(shell, f"Setting up {place.title}")
@@ -44,14 +45,9 @@ def tell(shell: Shell, place: Place, rate: float, duration_s: float, seed: int) 
     _title(shell, f"Asking through the Service: {QUESTION}")
     shell.console.print(f"  {escape(_ask(shell, place))}", highlight=False)
 
-    _title(shell, f"A burst of real requests: {rate:g} a second for {duration_s:g} s, then a trickle")
-    plan = burst.Burst(
-        url=f"http://{SERVICE.name}.{SERVICE.namespace}",
-        model=SERVICE.name,
-        rate=rate,
-        duration_s=duration_s,
-        seed=seed,
-    )
+    _title(shell, f"A burst of real requests, {concurrency} at a time, then a trickle")
+    url = f"http://{SERVICE.name}.{SERVICE.namespace}"
+    plan = burst.Burst(url=url, model=SERVICE.name, concurrency=concurrency, seed=seed)
     verdict = burst.run(shell, place, Watcher(cluster, SERVICE), plan)
 
     _title(shell, "How it went")
@@ -69,17 +65,9 @@ def _title(shell: Shell, text: str) -> None:
 def _install(shell: Shell, place: Place) -> None:
     values = {"image.operator": place.images.operator, "image.engine": place.images.engine}
     settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    command = [
-        *place.helm,
-        "upgrade",
-        "--install",
-        RELEASE,
-        "helm/tidegate",
-        "--namespace",
-        SYSTEM,
-        "--create-namespace",
-    ]
-    shell.run(Step("Chart", [[*command, *settings, "--wait", "--timeout", "180s"]]))
+    install = [*place.helm, "upgrade", "--install", RELEASE, "helm/tidegate", "--namespace", SYSTEM]
+    command = [*install, "--create-namespace", *settings, "--wait", "--timeout", "180s"]
+    shell.run(Step("Chart", [command], quiet=True))
 
 
 def _wait_ready(shell: Shell, cluster: Cluster) -> None:
@@ -118,6 +106,8 @@ def _say(shell: Shell, text: str) -> None:
 
 def _sum_up(shell: Shell, verdict: burst.Verdict, took_s: float) -> None:
     _say(shell, f"sent {verdict.sent}, completed {verdict.completed}, failed {verdict.failed}")
+    for kind, number in sorted((Counter(verdict.burst.failures) + Counter(verdict.calm.failures)).items()):
+        _say(shell, f"  {number} failed by {kind}")
     for title, of in (("TTFT", verdict.burst.ttft), ("TPOT", verdict.burst.tpot)):
         if of:
             _say(shell, f"{title} of the burst: p50 {seconds(of.p50)}, p99 {seconds(of.p99)}, {of.count} samples")

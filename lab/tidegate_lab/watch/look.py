@@ -27,7 +27,8 @@ class Look:
     running: int | None
     ttft_p99_s: float | None
     reason: str
-    message: str
+    news: tuple[str, ...] = ()
+    """What the operator said since the look before: its events, each with its reason."""
 
 
 class Watcher:
@@ -37,6 +38,7 @@ class Watcher:
         self._cluster, self._name = cluster, name
         self._ttft = Recent(WINDOW_S)
         self._began = time.monotonic()
+        self._heard = {(e.uid, e.count) for e in cluster.events(name)}
 
     def look(self) -> Look:
         """The service now. Raises ClusterError where it cannot be seen."""
@@ -44,10 +46,21 @@ class Watcher:
         service = self._cluster.service(self._name)
         loads = self._cluster.loads(self._name)
         window = self._ttft.add(now, {load.boot: load.sketches.ttft for load in loads if load})
-        return look(now - self._began, service, loads, window.quantile(0.99))
+        return look(now - self._began, service, loads, window.quantile(0.99), self._news())
+
+    def _news(self) -> tuple[str, ...]:
+        events = [e for e in self._cluster.events(self._name) if (e.uid, e.count) not in self._heard]
+        self._heard |= {(e.uid, e.count) for e in events}
+        return tuple(f"{e.reason}: {e.message}" for e in events)
 
 
-def look(at_s: float, service: dict[str, Any], loads: Sequence[LoadReport | None], ttft_p99_s: float | None) -> Look:
+def look(
+    at_s: float,
+    service: dict[str, Any],
+    loads: Sequence[LoadReport | None],
+    ttft_p99_s: float | None,
+    news: tuple[str, ...] = (),
+) -> Look:
     """Put a row together. Queue figures of some pods only would be too small, so they count as not known."""
     status = service.get("status") or {}
     scaling = status.get("scaling") or {}
@@ -63,7 +76,7 @@ def look(at_s: float, service: dict[str, Any], loads: Sequence[LoadReport | None
         running=sum(load.running for load in known) if whole else None,
         ttft_p99_s=ttft_p99_s,
         reason=scaling.get("reason", ""),
-        message=scaling.get("message", ""),
+        news=news,
     )
 
 

@@ -15,7 +15,7 @@ def row(look: Look) -> str:
     """One line; what is not known is a question mark, what there is none of a dash."""
     minutes, rest = divmod(int(look.at_s), 60)
     ttft = "-" if look.ttft_p99_s is None else seconds(look.ttft_p99_s)
-    why = f"{look.reason}: {look.message}" if look.message else look.reason
+    why = "; ".join(look.news) or look.reason
     return (
         f"{minutes:>3}:{rest:02}  {_known(look.desired):>8}  {_known(look.ready):>5}  {_known(look.waiting):>5}  "
         f"{_known(look.running):>7}  {ttft:>8}  {why}"
@@ -27,7 +27,7 @@ def _known(value: int | None) -> str:
 
 
 class Table:
-    """Prints a row whenever something worth a row happened: replicas or the reason changed, or `every_s` passed."""
+    """Prints a row whenever replicas changed or the operator said why, and every `every_s` seconds."""
 
     def __init__(self, console: Console, every_s: float = 5.0) -> None:
         self._console, self._every_s = console, every_s
@@ -44,5 +44,5 @@ class Table:
         self._shown = look
 
     def _news(self, before: Look, now: Look) -> bool:
-        changed = (before.desired, before.ready, before.reason) != (now.desired, now.ready, now.reason)
-        return changed or now.at_s - before.at_s >= self._every_s
+        changed = (before.desired, before.ready) != (now.desired, now.ready)
+        return changed or bool(now.news) or now.at_s - before.at_s >= self._every_s

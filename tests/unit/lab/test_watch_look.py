@@ -78,10 +78,10 @@ def test_a_new_pod_counts_from_its_start_and_a_lost_one_keeps_what_it_said() -> 
     assert recent.add(6, {"b": Sketch.of([2.0, 2.0])}).count == 3
 
 
-def at(seconds: float, desired: int = 1, reason: str = "") -> Look:
+def at(seconds: float, desired: int = 1, news: tuple[str, ...] = ()) -> Look:
     return Look(
         at_s=seconds, desired=desired, ready=1, ready_condition="", waiting=0, running=0, ttft_p99_s=None,
-        reason=reason, message="",
+        reason="Steady", news=news,
     )  # fmt: skip
 
 
@@ -90,8 +90,10 @@ def test_the_table_prints_changes_at_once_and_the_rest_every_five_seconds() -> N
     table = Table(Console(file=out, width=120))
     for second in range(7):
         table.show(at(second))
-    table.show(at(7, desired=3, reason="QueueDepth"))
-    assert [line.split()[0] for line in out.getvalue().splitlines()] == ["time", "0:00", "0:05", "0:07"]
+    table.show(at(7, desired=3))
+    table.show(at(8, desired=3, news=("QueueDepth: 9 wait",)))
+    assert out.getvalue().splitlines()[-1].endswith("QueueDepth: 9 wait")
+    assert [line.split()[0] for line in out.getvalue().splitlines()] == ["time", "0:00", "0:05", "0:07", "0:08"]
 
 
 @pytest.mark.parametrize(
