@@ -7,42 +7,52 @@ from dataclasses import dataclass, field
 
 from tidegate_lab.demo.loads import JobOfLoad
 from tidegate_lab.demo.places import Place
-from tidegate_lab.demo.shell import Shell
+from tidegate_lab.demo.shell import Shell, StepFailed
 from tidegate_lab.load.report import Report
 from tidegate_lab.watch.look import Look, Watcher
 from tidegate_lab.watch.table import Table
 
 WANTED = 3
 
+Flags = dict[str, str | float]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Burst:
-    """How much, for how long; the defaults suit the example, whose replicas run 4 at a time and let 2 wait.
+    """How much, for how long. First one replica is measured, since machines differ; the burst follows from that.
 
-    The burst is a closed loop, so that a slow machine is not buried: 18 inside are three full replicas. The trickle
-    is an open loop, by the clock.
+    With 1.8 times what one replica serves, two are loaded to 90 %, which no p99 survives, and three to 60 %.
     """
 
     url: str
     model: str
-    concurrency: int = 18
+    worth: float = 1.8
+    """Arrivals of the burst, in what one replica serves."""
+    slots: int = 4
+    """Requests a replica of the example runs at a time; so many keep it busy, and no more wait."""
+    measure_s: float = 12.0
     at_most_s: float = 180.0
-    with_all_s: float = 20.0
+    with_all_s: float = 45.0
     """How long the burst goes on once all replicas are ready."""
     calm_rate: float = 0.1
     calm_s: float = 240.0
     seed: int = 1
 
-    def high(self) -> dict[str, str | float]:
-        """The burst, as flags of the load job."""
-        return self._flags(concurrency=self.concurrency, duration=self.at_most_s, requests=2000)
+    def measuring(self) -> Flags:
+        """A closed loop that keeps one replica just busy, as flags of the load job."""
+        return self._flags(1, concurrency=self.slots, duration=self.measure_s, requests=1000)
 
-    def low(self) -> dict[str, str | float]:
+    def high(self, capacity: float) -> Flags:
+        """The burst: arrivals by the clock, at a rate that follows from what one replica serves in a second."""
+        return self._flags(2, rate=round(self.worth * capacity, 2), duration=self.at_most_s, requests=5000)
+
+    def low(self) -> Flags:
         """The trickle."""
-        return self._flags(rate=self.calm_rate, duration=self.calm_s, requests=100)
+        return self._flags(3, rate=self.calm_rate, duration=self.calm_s, requests=100)
 
-    def _flags(self, **shape: float) -> dict[str, str | float]:
-        sizes = {"prompt-tokens": 60, "max-tokens": 24, "timeout": 120, "seed": self.seed}
+    def _flags(self, part: int, **shape: float) -> Flags:
+        # A seed of its own for each part: a prompt that was seen before would be answered from the prefix cache.
+        sizes = {"prompt-tokens": 60, "max-tokens": 24, "timeout": 120, "seed": 10 * self.seed + part}
         return {"url": self.url, "model": self.model} | shape | sizes
 
 
@@ -70,26 +80,31 @@ class Verdict:
     """How it went; `faults` says in one line each what did not hold."""
 
     burst: Report
-    calm: Report
+    others: tuple[Report, ...]
+    """Of the measuring before it and the trickle after it."""
     seen: Seen
 
     @property
+    def loads(self) -> tuple[Report, ...]:
+        return (self.burst, *self.others)
+
+    @property
     def sent(self) -> int:
-        return self.burst.sent + self.calm.sent
+        return sum(load.sent for load in self.loads)
 
     @property
     def completed(self) -> int:
-        return self.burst.completed + self.calm.completed
+        return sum(load.completed for load in self.loads)
 
     @property
     def failed(self) -> int:
-        return self.burst.failed + self.calm.failed
+        return sum(load.failed for load in self.loads)
 
     @property
     def faults(self) -> list[str]:
         found = []
         if self.failed:
-            first = self.burst.first_failure or self.calm.first_failure
+            first = next(load.first_failure for load in self.loads if load.failed)
             found.append(f"{self.failed} of {self.sent} requests failed, the first: {first}")
         if self.seen.most_ready < WANTED:
             found.append(f"replicas did not reach {WANTED}: at most {self.seen.most_ready} were ready")
@@ -98,7 +113,15 @@ class Verdict:
         return found
 
 
-def run(shell: Shell, place: Place, watcher: Watcher, burst: Burst) -> Verdict:
+def measure(shell: Shell, place: Place, burst: Burst) -> Report:
+    """What one replica serves here, all its slots busy. Raises StepFailed where it serves nothing."""
+    report = JobOfLoad(shell, place, "measure", burst.measuring()).wait(burst.measure_s + 150)
+    if not report.completed:
+        raise StepFailed(f"one replica served nothing in {report.took_s:.0f} s; {report.first_failure}")
+    return report
+
+
+def run(shell: Shell, place: Place, watcher: Watcher, burst: Burst, measured: Report) -> Verdict:
     """Send the burst, then a trickle while replicas go, so that going is seen to lose nothing."""
     table, seen = Table(shell.console), Seen()
 
@@ -109,7 +132,7 @@ def run(shell: Shell, place: Place, watcher: Watcher, burst: Burst) -> Verdict:
         time.sleep(1.0)
         return now
 
-    high = JobOfLoad(shell, place, "burst", burst.high())
+    high = JobOfLoad(shell, place, "burst", burst.high(measured.served_per_s))
     while high.running:
         now = look()
         if seen.all_ready_at is not None and now.at_s - seen.all_ready_at >= burst.with_all_s:
@@ -122,4 +145,4 @@ def run(shell: Shell, place: Place, watcher: Watcher, burst: Burst) -> Verdict:
     while low.running and not seen.back_at_one and seen.most_ready >= WANTED:
         look()
     low.stop()
-    return Verdict(report, low.wait(150), seen)
+    return Verdict(report, (measured, low.wait(150)), seen)

@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[3]
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """How hard the burst is; the rest is told by DEMO_KUBECONFIG and IMAGE_REGISTRY."""
-    parser.add_argument("--concurrency", type=int, default=Burst.concurrency, help="requests at a time in the burst")
+    worth = "arrivals of the burst, in what one replica serves (%(default)s)"
+    parser.add_argument("--worth", type=float, default=Burst.worth, help=worth)
     parser.add_argument("--seed", type=int, default=Burst.seed)
 
 
@@ -32,7 +33,7 @@ def demo(arguments: argparse.Namespace) -> int:
         shell.console.print(
             f"KUBECONFIG={other} is left alone; DEMO_KUBECONFIG={other} make demo would use it", highlight=False
         )
-    return story.tell(shell, place, arguments.concurrency, arguments.seed)
+    return story.tell(shell, place, arguments.worth, arguments.seed)
 
 
 def add_image_flags(parser: argparse.ArgumentParser) -> None:

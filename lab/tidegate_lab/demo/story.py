@@ -24,7 +24,7 @@ QUESTION = "What is the capital of France?"
 READY_WITHIN_S = 300
 
 
-def tell(shell: Shell, place: Place, concurrency: int, seed: int) -> int:
+def tell(shell: Shell, place: Place, worth: float, seed: int) -> int:
     """All of it. Exit code 1 where a request failed, or replicas did not go to three and back."""
     began = time.monotonic()
     _title(shell, f"Setting up {place.title}")
@@ -45,10 +45,17 @@ def tell(shell: Shell, place: Place, concurrency: int, seed: int) -> int:
     _title(shell, f"Asking through the Service: {QUESTION}")
     shell.console.print(f"  {escape(_ask(shell, place))}", highlight=False)
 
-    _title(shell, f"A burst of real requests, {concurrency} at a time, then a trickle")
     url = f"http://{SERVICE.name}.{SERVICE.namespace}"
-    plan = burst.Burst(url=url, model=SERVICE.name, concurrency=concurrency, seed=seed)
-    verdict = burst.run(shell, place, Watcher(cluster, SERVICE), plan)
+    plan = burst.Burst(url=url, model=SERVICE.name, worth=worth, seed=seed)
+    _title(shell, "Measuring what one replica serves")
+    measured = burst.measure(shell, place, plan)
+    rate = measured.served_per_s
+    _say(shell, f"{rate:.2f} requests/s, {measured.generated_tokens / measured.took_s:.1f} tokens/s")
+
+    _title(
+        shell, f"A burst of {worth:g} times that, {worth * rate:.2f} requests/s, then a trickle of {plan.calm_rate:g}"
+    )
+    verdict = burst.run(shell, place, Watcher(cluster, SERVICE), plan, measured)
 
     _title(shell, "How it went")
     _sum_up(shell, verdict, time.monotonic() - began)
@@ -106,7 +113,7 @@ def _say(shell: Shell, text: str) -> None:
 
 def _sum_up(shell: Shell, verdict: burst.Verdict, took_s: float) -> None:
     _say(shell, f"sent {verdict.sent}, completed {verdict.completed}, failed {verdict.failed}")
-    for kind, number in sorted((Counter(verdict.burst.failures) + Counter(verdict.calm.failures)).items()):
+    for kind, number in sorted(sum((Counter(load.failures) for load in verdict.loads), Counter()).items()):
         _say(shell, f"  {number} failed by {kind}")
     for title, of in (("TTFT", verdict.burst.ttft), ("TPOT", verdict.burst.tpot)):
         if of:

@@ -59,6 +59,11 @@ class Report:
             e2e=Quantiles.of(o.e2e_s for o in good),
         )
 
+    @property
+    def served_per_s(self) -> float:
+        """Completed requests a second, waiting for the last ones included."""
+        return self.completed / self.took_s if self.took_s else 0.0
+
     def as_json(self) -> dict[str, Any]:
         """Plain values; a quantile that was not measured is null."""
         return asdict(self)

@@ -34,13 +34,13 @@ class Table:
         self._shown: Look | None = None
 
     def show(self, look: Look) -> None:
-        """Print the row, or leave it out; the header comes with the first."""
+        """Print the row, or leave it out; the header comes with the first. What the operator said is never cut."""
         if self._shown is None:
-            self._console.print(Text(HEADER, style="bold"), soft_wrap=False, overflow="ellipsis", no_wrap=True)
+            self._console.print(Text(HEADER, style="bold"), no_wrap=True, overflow="ellipsis")
         elif not self._news(self._shown, look):
             return
-        style = "green" if self._shown and (look.ready or 0) > (self._shown.ready or 0) else ""
-        self._console.print(Text(row(look), style=style), no_wrap=True, overflow="ellipsis")
+        style = "bold" if look.news else ""
+        self._console.print(Text(row(look), style=style), soft_wrap=True)
         self._shown = look
 
     def _news(self, before: Look, now: Look) -> bool:

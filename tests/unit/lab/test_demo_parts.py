@@ -105,13 +105,26 @@ def test_the_verdict_says_each_fault_in_one_line(
     seen = Seen()
     for desired, ready in looks:
         seen.take(look(desired, ready))
-    faults = Verdict(report(failures), report(), seen).faults
+    faults = Verdict(report(), (report(failures),), seen).faults
     assert len(faults) == len(expected)
     assert all(part in fault and "\n" not in fault for part, fault in zip(expected, faults, strict=True))
 
 
-@pytest.mark.parametrize("name", ["high", "low"])
-def test_both_loads_are_bounded_in_number_and_time(name: str) -> None:
-    flags = getattr(Burst(url="http://s", model="m"), name)()
+BURST = Burst(url="http://s", model="m")
+
+
+@pytest.mark.parametrize("flags", [BURST.measuring(), BURST.high(1.2), BURST.low()], ids=["measuring", "high", "low"])
+def test_every_load_is_bounded_in_number_and_time(flags: dict[str, float]) -> None:
     assert 0 < flags["duration"] <= 300
-    assert 0 < flags["requests"] <= 2000
+    assert 0 < flags["requests"] <= 5000
+    assert 0 < flags["timeout"] <= 120
+
+
+def test_the_burst_is_more_than_two_replicas_can_serve_in_time_and_less_than_three_can() -> None:
+    rate = float(BURST.high(1.2)["rate"])
+    assert rate / 1.2 / 2 > 0.8
+    assert rate / 1.2 / 3 < 0.7
+
+
+def test_no_part_of_the_load_repeats_another_ones_prompts() -> None:
+    assert len({flags["seed"] for flags in (BURST.measuring(), BURST.high(1.0), BURST.low())}) == 3
