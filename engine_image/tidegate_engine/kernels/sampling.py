@@ -72,7 +72,9 @@ def _draw(logits: Tensor, temperature: Tensor, top_k: Tensor, top_p: Tensor, min
     total = cumulative[:, -1]
     below = torch.nextafter(total, torch.zeros_like(total))
     target = torch.minimum(uniform.to(torch.float64) * total, below)
-    return torch.searchsorted(cumulative, target.unsqueeze(1), right=True).squeeze(1)
+    drawn = torch.searchsorted(cumulative, target.unsqueeze(1), right=True).squeeze(1)
+    # A row of NaN (damaged weights) finds no place; one past the vocabulary would end the next step for everybody.
+    return drawn.clamp_(max=logits.shape[1] - 1)
 
 
 def _floor_of_kept(weights: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:

@@ -125,3 +125,11 @@ def test_logprobs_of_the_chosen_and_of_the_likeliest() -> None:
     assert ids.tolist() == [[1, 3]]
     assert top.exp()[0].tolist() == pytest.approx([0.4, 0.3])
     assert logprobs(PROBABILITIES.log().unsqueeze(0), torch.tensor([2]), 0)[1].shape == (1, 0)
+
+
+@pytest.mark.parametrize("row", [{}, {"top_k": 2}, {"top_p": 0.5}, {"min_p": 0.1}, {"temperature": 0.0}], ids=str)
+def test_a_row_of_nan_draws_some_token_of_the_vocabulary_and_spares_its_neighbours(row: dict[str, float]) -> None:
+    logits = torch.stack([torch.full((4,), math.nan), PROBABILITIES.log()])
+    damaged, sound = _draw(logits, [row, {"temperature": 0.0}], [0.999, 0.5])
+    assert 0 <= damaged < 4
+    assert sound == 1
