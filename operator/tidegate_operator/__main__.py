@@ -22,7 +22,11 @@ from tidegate_operator.world.cluster import Cluster
 from tidegate_operator.world.scrape import Scraper
 from tidegate_operator.world.view import View
 
-WRONG_FLAG, LEASE_LOST = 2, 3
+WRONG_FLAG, LEASE_LOST, WATCH_LOST = 2, 3, 4
+
+
+class WatchLost(Exception):
+    """A watch ended for good, as when the CRD is removed: begin again, and wait for it to come back."""
 
 
 def main() -> int:
@@ -44,6 +48,9 @@ def main() -> int:
     except leader.LeaseLost as error:
         loop.log.error("%s; ending, so that only one leads", error)
         return LEASE_LOST
+    except WatchLost as error:
+        loop.log.error("%s; ending, to begin again", error)
+        return WATCH_LOST
     return 0
 
 
@@ -107,8 +114,10 @@ async def act(settings: Settings, cluster: Cluster, signs: telemetry.Telemetry) 
     )
     try:
         done, _ = await asyncio.wait((watching, *tasks), return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
+        for task in done - {watching}:
             task.result()
+        if watching in done and (error := watching.exception()) is not None:
+            raise WatchLost(f"watching ended: {error}") from error
     finally:
         for task in (watching, *tasks):
             task.cancel()

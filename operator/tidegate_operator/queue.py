@@ -79,7 +79,7 @@ class KeyedQueue:
     """An awaitable backlog for several workers on one event loop."""
 
     def __init__(self, clock: Callable[[], float], backlog: Backlog | None = None) -> None:
-        self._backlog = backlog or Backlog()
+        self._backlog = Backlog() if backlog is None else backlog  # an empty one is false
         self._clock = clock
         self._changed = asyncio.Event()
 
