@@ -125,7 +125,7 @@ async def test_health_fails_once_the_scaling_loop_is_silent() -> None:
     now = [0.0]
     signs = telemetry.Telemetry(lambda: now[0])
     runner = await telemetry.serve(signs, 0, most_silent=50)
-    port = runner.addresses[0][1]
+    port = next(address[1] for address in runner.addresses if address[0] == "0.0.0.0")  # one family of two
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
         now[0] = 1000.0  # waiting for the lease: no tick is expected
         assert (await http.get("/healthz")).status_code == 200
