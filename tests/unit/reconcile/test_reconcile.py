@@ -30,7 +30,7 @@ class Operator:
 
     def __init__(self, api: InMemoryApi, image: str = "engine:1", now: float = 1_800_000_000.0) -> None:
         self.api, self.now = api, now
-        scraper = Scraper(1, transport=httpx.MockTransport(lambda _: httpx.Response(200, content=LOAD)))
+        scraper = Scraper(30, transport=httpx.MockTransport(lambda _: httpx.Response(200, content=LOAD)))
         self.view = View(api, scraper, clock=lambda: self.now)
         self.cluster = Cluster(api, self.view, "operator-1", clock=lambda: self.now)
         self.moves: list[str] = []

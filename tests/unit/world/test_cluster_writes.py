@@ -24,7 +24,7 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         self.api = InMemoryApi()
-        scraper = Scraper(1, transport=httpx.MockTransport(lambda _: httpx.Response(503)))
+        scraper = Scraper(30, transport=httpx.MockTransport(lambda _: httpx.Response(503)))
         self.cluster = Cluster(self.api, View(self.api, scraper), "operator-1", clock=lambda: self.now)
         body = self.api.put(
             Kind.INFERENCE_SERVICE, {"metadata": {"name": "web", "namespace": "ns"}, "spec": {"model": {"source": "x"}}}

@@ -89,7 +89,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def view_of(api: InMemoryApi) -> View:
-    return View(api, Scraper(1, transport=httpx.MockTransport(lambda _: httpx.Response(503))))
+    return View(api, Scraper(30, transport=httpx.MockTransport(lambda _: httpx.Response(503))))
 
 
 async def test_it_waits_for_the_crd_and_then_knows_everything(caplog: pytest.LogCaptureFixture) -> None:

@@ -71,7 +71,7 @@ async def test_a_pod_that_answers_badly_is_an_error_and_no_number(
 async def test_a_bad_answer_keeps_the_last_good_report_and_its_time() -> None:
     answers = [httpx.Response(200, content=GOOD), httpx.Response(503)]
     now = [10.0]
-    scraper = Scraper(1, clock=lambda: now[0], transport=httpx.MockTransport(lambda _: answers.pop(0)))
+    scraper = Scraper(30, clock=lambda: now[0], transport=httpx.MockTransport(lambda _: answers.pop(0)))
     assert await scraper.scrape([POD]) == 0
     now[0] = 12.0
     assert await scraper.scrape([POD]) == 1
@@ -83,7 +83,7 @@ async def test_a_bad_answer_keeps_the_last_good_report_and_its_time() -> None:
 
 
 async def test_a_pod_that_is_gone_is_forgotten() -> None:
-    scraper = Scraper(1, transport=httpx.MockTransport(lambda _: httpx.Response(200, content=GOOD)))
+    scraper = Scraper(30, transport=httpx.MockTransport(lambda _: httpx.Response(200, content=GOOD)))
     await scraper.scrape([POD])
     await scraper.scrape([Target("u2", "10.0.0.2")])
     assert scraper.reading("u1") is None
@@ -98,7 +98,7 @@ async def test_an_ipv6_pod_is_asked_in_brackets() -> None:
         asked.append(str(request.url))
         return httpx.Response(200, content=GOOD)
 
-    scraper = Scraper(1, transport=httpx.MockTransport(handle))
+    scraper = Scraper(30, transport=httpx.MockTransport(handle))
     await scraper.scrape([Target("u1", "fd00::5")])
     assert asked == ["http://[fd00::5]:9000/load"]
     await scraper.close()

@@ -27,7 +27,7 @@ async def seen(status: dict[str, Any], state: str | None, *, then: int = 200) ->
         return httpx.Response(codes.pop(0) if state else 503, text=LOAD.replace("STATE", state or ""))
 
     now = [100.0]
-    scraper = Scraper(1, transport=httpx.MockTransport(handle))
+    scraper = Scraper(30, transport=httpx.MockTransport(handle))
     view = View(InMemoryApi(), scraper, clock=lambda: now[0])
     view.see(Kind.POD, r.pod(status), deleted=False)
     for _ in range(2):
