@@ -52,7 +52,7 @@ class Burst:
 
     def _flags(self, part: int, **shape: float) -> Flags:
         # A seed of its own for each part: a prompt that was seen before would be answered from the prefix cache.
-        sizes = {"prompt-tokens": 60, "max-tokens": 24, "timeout": 120, "seed": 10 * self.seed + part}
+        sizes = {"prompt-tokens": 60, "max-tokens": 24, "timeout": 180, "seed": 10 * self.seed + part}
         return {"url": self.url, "model": self.model} | shape | sizes
 
 
@@ -115,7 +115,7 @@ class Verdict:
 
 def measure(shell: Shell, place: Place, burst: Burst) -> Report:
     """What one replica serves here, all its slots busy. Raises StepFailed where it serves nothing."""
-    report = JobOfLoad(shell, place, "measure", burst.measuring()).wait(burst.measure_s + 150)
+    report = JobOfLoad(shell, place, "measure", burst.measuring()).wait(burst.measure_s + 210)
     if not report.completed:
         raise StepFailed(f"one replica served nothing in {report.took_s:.0f} s; {report.first_failure}")
     return report
@@ -145,4 +145,4 @@ def run(shell: Shell, place: Place, watcher: Watcher, burst: Burst, measured: Re
     while low.running and not seen.back_at_one and seen.most_ready >= WANTED:
         look()
     low.stop()
-    return Verdict(report, (measured, low.wait(150)), seen)
+    return Verdict(report, (measured, low.wait(210)), seen)
