@@ -44,13 +44,23 @@ def binaries(testbed: Instance) -> Binaries:
     return Binaries(testbed.cache)
 
 
-@pytest.fixture(scope="session")
-def engine_image(testbed: Instance) -> str:
-    """The engine built from this tree, for tests that run it."""
-    image = _tag("engine")
+def _loaded(testbed: Instance, program: str) -> str:
+    image = _tag(program)
     if image not in images.loaded(testbed):
         pytest.fail(f"{image} is not loaded into the testbed: run `make images` first", pytrace=False)
     return image
+
+
+@pytest.fixture(scope="session")
+def engine_image(testbed: Instance) -> str:
+    """The engine built from this tree, for tests that run it."""
+    return _loaded(testbed, "engine")
+
+
+@pytest.fixture(scope="session")
+def operator_image(testbed: Instance) -> str:
+    """The operator built from this tree, for tests that install it."""
+    return _loaded(testbed, "operator")
 
 
 @pytest.fixture(scope="session")

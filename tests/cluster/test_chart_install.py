@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from real_cluster import RealCluster, condition, wait_for
-from tidegate_testbed import images
 from tidegate_testbed.instance import Instance
 from tidegate_testbed.programs import Binaries
 
@@ -20,20 +18,18 @@ pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def installed(testbed: Instance, cluster: RealCluster, binaries: Binaries, operator_kubeconfig: Path) -> Iterator[None]:
+def installed(
+    testbed: Instance, cluster: RealCluster, binaries: Binaries, operator_image: str, operator_kubeconfig: Path
+) -> Iterator[None]:
     """A release of its own in a namespace that refuses what is not restricted; the CRD is there already."""
-    tag = subprocess.run([ROOT / "scripts/image_tag.sh", "operator"], capture_output=True, text=True, check=True)
-    image = f"localhost/tidegate/operator:{tag.stdout.strip()}"
-    if image not in images.loaded(testbed):
-        pytest.fail(f"{image} is not loaded into the testbed: run `make images` first", pytrace=False)
     helm = [binaries.path("helm"), f"--kubeconfig={testbed.kubeconfig}", "--namespace", NAMESPACE]
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
-    values = {"crds.install": "false", "image.operator": image, "image.engine": "localhost/none:1"}
+    values = {"crds.install": "false", "image.operator": operator_image, "image.engine": "localhost/none:1"}
     settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
     done = subprocess.run(
         [*helm, "install", RELEASE, ROOT / "helm/tidegate", *settings, "--wait", "--timeout", "90s"],
-        capture_output=True, text=True, check=False, env=os.environ | {"HELM_CACHE_HOME": "/tmp/helm"},
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     try:
         assert done.returncode == 0, f"{done.stderr}\n{cluster.list('pods', NAMESPACE)}"
