@@ -18,6 +18,7 @@ from forward_steps import Sequences
 from kernel_cases import STEPS, TOLERANCE, Step
 from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.kernels.cpu import cpu_kernels
+from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import Kernels, Paging
 from tidegate_engine.model.batch import Shard
 from tidegate_engine.model.build import build
@@ -72,11 +73,15 @@ class RandomSource:
         values = torch.randn(shape, generator=made) * (0.04 if len(shape) > 1 else 0.2) + (len(shape) == 1)
         out.copy_(values[rows])
 
+    def grouped(self, name: str, rows: slice) -> GroupedMatrix | None:
+        """See Source."""
+        return None
+
 
 def model_on(device: str, dtype: torch.dtype, config: ModelConfig, kernels: Kernels) -> LoadedModel:
     """A model of random weights."""
     network = build(config, Weights(RandomSource(config), dtype, device), Shard(), kernels, device)
-    return LoadedModel(config, dtype, device, kernels.description, config.num_kv_heads, network)
+    return LoadedModel(config, dtype, device, kernels.description, config.num_kv_heads, dtype, network)
 
 
 def logits_error(device: str, config: ModelConfig) -> float:

@@ -138,4 +138,4 @@ def _prefilling(paging: Paging) -> list[_Group]:
 def cpu_kernels() -> Kernels:
     """The set for this machine."""
     description = f"torch on CPU ({torch.backends.cpu.get_cpu_capability()}), flash attention over gathered blocks"
-    return Kernels(description, rms_norm, add_rms_norm, rotate, reference.write_kv, plan_attention)
+    return Kernels(description, rms_norm, add_rms_norm, rotate, reference.write_kv, plan_attention, reference.linear)

@@ -8,6 +8,11 @@ from typing import Protocol
 
 from torch import Tensor
 
+from tidegate_engine.kernels.grouped import GroupedMatrix
+
+Matrix = Tensor | GroupedMatrix
+"""A weight as it is kept: plain, or quantized in groups."""
+
 
 @dataclass(frozen=True, slots=True)
 class Paging:
@@ -35,6 +40,14 @@ class Attention(Protocol):
         ...
 
 
+class Linear(Protocol):
+    """x W^T + b, its weight arranged as this set of kernels wants it."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., K] to [..., N]; a row's result does not depend on the other rows."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """One implementation of each kernel; all sets compute the same."""
@@ -51,3 +64,5 @@ class Kernels:
     """(key [T, Hk, D], value, key cache, value cache, slots int64 [T]): slot = block * block size + offset"""
     plan_attention: Callable[[Paging, float], Attention]
     """(paging, scale of the scores) -> attention for every layer of this step"""
+    linear: Callable[[Matrix, Tensor | None], Linear]
+    """(weight [N, K], bias [N] or None) -> the layer; called once at load, and may keep another arrangement of it"""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from tidegate_engine.kernels.interface import Attention, Kernels, Paging
+from tidegate_engine.kernels.grouped import GroupedMatrix
+from tidegate_engine.kernels.interface import Attention, Kernels, Linear, Matrix, Paging
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -66,4 +70,9 @@ def _attend_one(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tens
     return torch.einsum("hnl,lhd->nhd", weights, value).to(query.dtype)
 
 
-REFERENCE = Kernels("plain torch", rms_norm, add_rms_norm, rotate, write_kv, plan_attention)
+def linear(weight: Matrix, bias: Tensor | None) -> Linear:
+    """See Kernels.linear; quantized weights are dequantized to float32 once."""
+    return partial(F.linear, weight=weight.dequantized() if isinstance(weight, GroupedMatrix) else weight, bias=bias)
+
+
+REFERENCE = Kernels("plain torch", rms_norm, add_rms_norm, rotate, write_kv, plan_attention, linear)

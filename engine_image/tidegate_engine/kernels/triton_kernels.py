@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import triton
 
-from tidegate_engine.kernels import triton_attention, triton_rows
+from tidegate_engine.kernels import reference, triton_attention, triton_rows
 from tidegate_engine.kernels.interface import Kernels
 
 
@@ -19,4 +19,5 @@ def triton_kernels(device: str) -> Kernels:
         triton_rows.rotate,
         triton_rows.write_kv,
         triton_attention.plan_attention,
+        reference.linear,
     )

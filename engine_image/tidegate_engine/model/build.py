@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from tidegate_engine.files.config import ModelConfig
-from tidegate_engine.kernels.interface import Kernels
+from tidegate_engine.kernels.grouped import GroupedMatrix
+from tidegate_engine.kernels.interface import Kernels, Linear
 from tidegate_engine.model.batch import Shard
-from tidegate_engine.model.llama import Layer, Linear, Llama
+from tidegate_engine.model.llama import Layer, Llama
 from tidegate_engine.model.rope import rope_frequencies
 from tidegate_engine.model.shares import Shares, share
 from tidegate_engine.model.weights import Weights
@@ -21,19 +22,21 @@ def build(config: ModelConfig, weights: Weights, shard: Shard, kernels: Kernels,
     """The network of one rank. Raises ModelFileError where the file is not the configured model."""
     shares = share(config, shard)
     plane = (config.vocab_size, config.hidden_size)
-    embedding = weights.whole(_EMBEDDING, plane)
+    embedding = weights.matrix([_EMBEDDING], [slice(0, config.vocab_size)], [plane])
     if config.tied_embeddings:
-        head = embedding[shares.vocabulary]
+        head = (
+            embedding.rows(shares.vocabulary) if isinstance(embedding, GroupedMatrix) else embedding[shares.vocabulary]
+        )
         weights.ignore(_HEAD)
     else:
-        head = weights.rows([_HEAD], [shares.vocabulary], [plane])
+        head = weights.matrix([_HEAD], [shares.vocabulary], [plane])
     factors = weights.whole(_ROPE_FACTORS, (config.head_dim // 2,)) if _ROPE_FACTORS in weights else None
     frequencies = rope_frequencies(config, factors).to(device)
-    builder = _LayerBuilder(config, weights, shares, shard)
+    builder = _LayerBuilder(config, weights, shares, shard, kernels)
     layers = [builder.layer(index) for index in range(config.num_layers)]
     norm = weights.whole("model.norm.weight", (config.hidden_size,))
     weights.finish()
-    return Llama(config, shard, shares, kernels, embedding, layers, norm, head, frequencies)
+    return Llama(config, shard, shares, kernels, embedding, layers, norm, kernels.linear(head, None), frequencies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class _LayerBuilder:
     weights: Weights
     shares: Shares
     shard: Shard
+    kernels: Kernels
 
     def layer(self, index: int) -> Layer:
         config, shares = self.config, self.shares
@@ -68,16 +72,17 @@ class _LayerBuilder:
         )
 
     def _rows(self, names: list[str], wanted: list[slice], shapes: list[tuple[int, int]], biased: bool) -> Linear:
-        weight = self.weights.rows([f"{name}.weight" for name in names], wanted, shapes)
-        if not biased:
-            return Linear(weight)
-        return Linear(weight, self.weights.rows([f"{name}.bias" for name in names], wanted, [s[:1] for s in shapes]))
+        weight = self.weights.matrix([f"{name}.weight" for name in names], wanted, shapes)
+        bias = (
+            self.weights.rows([f"{name}.bias" for name in names], wanted, [s[:1] for s in shapes]) if biased else None
+        )
+        return self.kernels.linear(weight, bias)
 
     def _columns(self, name: str, wanted: slice, shape: tuple[int, int], biased: bool) -> Linear:
         weight = self.weights.columns(f"{name}.weight", wanted, shape)
         bias = self.weights.whole(f"{name}.bias", shape[:1]) if biased else None
         # The ranks' results are added up: one of them brings the bias.
-        return Linear(weight, bias if self.shard.rank == 0 else None)
+        return self.kernels.linear(weight, bias if self.shard.rank == 0 else None)
 
     def _head_norm(self, name: str) -> Tensor | None:
         return self.weights.whole(name, (self.config.head_dim,)) if self.config.qk_norm else None

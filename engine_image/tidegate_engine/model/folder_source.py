@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tidegate_engine.files import ModelFileError
+from tidegate_engine.kernels.grouped import GroupedMatrix
 
 
 class FolderSource:
@@ -44,6 +45,10 @@ class FolderSource:
                 "use weights in float32, float16 or bfloat16"
             )
         out.copy_(found)
+
+    def grouped(self, name: str, rows: slice) -> GroupedMatrix | None:
+        """See Source."""
+        return None
 
     def _shards(self) -> list[Path]:
         index = self.path / "model.safetensors.index.json"

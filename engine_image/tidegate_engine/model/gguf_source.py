@@ -10,7 +10,8 @@ from torch import Tensor
 from tidegate_engine.files import ModelFileError
 from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.files.gguf import GGUFFile
-from tidegate_engine.model.unpack import READABLE, unpack_into
+from tidegate_engine.kernels.grouped import GroupedMatrix
+from tidegate_engine.model.unpack import READABLE, group_blocks, unpack_into
 
 _OUTER = {
     "token_embd": "model.embed_tokens",
@@ -59,10 +60,23 @@ class GGUFSource:
     def read(self, name: str, rows: slice, out: Tensor) -> None:
         """See Source."""
         tensor = self._tensors[name]
+        unpack_into(
+            tensor.type.name, self._blocks(name, rows).view(-1, tensor.type.size), out.view(-1, tensor.type.block)
+        )
+
+    def grouped(self, name: str, rows: slice) -> GroupedMatrix | None:
+        """See Source."""
+        if name not in self._tensors or len(self._tensors[name].shape) != 2:
+            return None
+        return group_blocks(self._tensors[name].type.name, self._blocks(name, rows))
+
+    def _blocks(self, name: str, rows: slice) -> Tensor:
+        """Rows in order, uint8 [rows, blocks of a row, bytes of a block]."""
+        tensor = self._tensors[name]
         raw = torch.frombuffer(tensor.data, dtype=torch.uint8).view(tensor.shape[0], -1)[rows]
         if self._half and (".q_proj." in name or ".k_proj." in name):
             raw = raw.view(-1, self._half, 2, raw.shape[1]).transpose(1, 2)
-        unpack_into(tensor.type.name, raw.reshape(-1, tensor.type.size), out.view(-1, tensor.type.block))
+        return raw.reshape(rows.stop - rows.start, -1, tensor.type.size)
 
     def _name(self, name: str) -> str:
         stem, _, kind = name.rpartition(".")

@@ -13,21 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tidegate_engine.files.config import ModelConfig
-from tidegate_engine.kernels.interface import Attention, Kernels, Paging
+from tidegate_engine.kernels.grouped import GroupedMatrix
+from tidegate_engine.kernels.interface import Attention, Kernels, Linear, Matrix, Paging
 from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.model.shares import Shares
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """x W^T + b."""
-
-    weight: Tensor
-    bias: Tensor | None = None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +42,12 @@ class Llama:
     shard: Shard
     shares: Shares
     kernels: Kernels
-    embedding: Tensor
+    embedding: Matrix
     """[V, H], whole on every rank: looking a row up costs nothing"""
     layers: list[Layer]
     norm: Tensor
-    head: Tensor
-    """[this rank's share of V, H]"""
+    head: Linear
+    """to this rank's share of V"""
     frequencies: Tensor
     """float32 [D / 2], of the rotary embedding"""
 
@@ -75,7 +65,7 @@ class Llama:
         # Once a step, for its tokens: a table of 131,072 positions would cost 67 MB and the time to fill it.
         angles = torch.outer(batch.positions.to(torch.float32), self.frequencies)
         cos, sin = angles.cos(), angles.sin()
-        residual = F.embedding(batch.token_ids, self.embedding)
+        residual = self._embedded(batch.token_ids)
         x = self.kernels.rms_norm(residual, self.layers[0].attention_norm, self.config.norm_eps)
         following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
@@ -84,6 +74,11 @@ class Llama:
             x = self._mlp(layer, x)
             x, residual = self.kernels.add_rms_norm(x, residual, next_norm, self.config.norm_eps)
         return self._logits(x[batch.logit_rows])
+
+    def _embedded(self, token_ids: Tensor) -> Tensor:
+        if isinstance(self.embedding, GroupedMatrix):
+            return self.embedding.rows(token_ids).dequantized().to(self.norm.dtype)
+        return F.embedding(token_ids, self.embedding)
 
     def _attention(
         self,
@@ -117,7 +112,7 @@ class Llama:
     def _logits(self, x: Tensor) -> Tensor:
         if not len(x):  # a step of chunks that do not end their prompts; every rank has the same one
             return x.new_empty((0, self.config.vocab_size), dtype=torch.float32)
-        part = F.linear(x, self.head).to(torch.float32)
+        part = self.head(x).to(torch.float32)
         if self.shard.size == 1:
             return part
         padded = F.pad(part, (0, self.shares.vocabulary_step - part.shape[1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,11 +17,18 @@ from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.build import build
 from tidegate_engine.model.gguf_source import GGUFSource
 from tidegate_engine.model.kv import KVCache
-from tidegate_engine.model.llama import Llama
 from tidegate_engine.model.source import Source
 from tidegate_engine.model.weights import Weights
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+class Network(Protocol):
+    """One rank's network, whichever family it is of."""
+
+    def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
+        """Logits float32 [S, V], the whole vocabulary on every rank; the batch's keys and values go into `kv`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +38,15 @@ class LoadedModel:
     config: ModelConfig
     """the model's; `max_position` is lowered to the `max_model_len` asked for"""
     dtype: torch.dtype
-    """of weights, activations and cache"""
+    """of plain weights and activations"""
     device: str
     kernels: str
     """one line for the log: which kernels were chosen"""
     kv_heads: int
     """this rank's key/value heads"""
-    network: Llama
+    kv_dtype: torch.dtype
+    """what the cache of keys and values holds"""
+    network: Network
 
     def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
         """Logits float32 [S, vocabulary], whole on every rank; the batch's keys and values are written into `kv`."""
@@ -61,7 +71,7 @@ def load(path: Path, shard: Shard, dtype: str, max_model_len: int | None) -> Loa
         config = replace(config, max_position=max_model_len)
     kernels = choose(device)
     network = build(config, Weights(source, number, device), shard, kernels, device)
-    return LoadedModel(config, number, device, kernels.description, network.shares.kv_heads, network)
+    return LoadedModel(config, number, device, kernels.description, network.shares.kv_heads, number, network)
 
 
 def _open(path: Path) -> tuple[ModelConfig, Source]:

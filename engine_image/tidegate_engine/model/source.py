@@ -8,6 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from tidegate_engine.kernels.grouped import GroupedMatrix
+
 
 class Source(Protocol):
     """Tensors by name."""
@@ -24,4 +26,8 @@ class Source(Protocol):
 
     def read(self, name: str, rows: slice, out: Tensor) -> None:
         """Write rows of one that exists over `out`, converting to its type."""
+        ...
+
+    def grouped(self, name: str, rows: slice) -> GroupedMatrix | None:
+        """Rows of a matrix as they are stored, where they are stored in groups that share a scale; else None."""
         ...

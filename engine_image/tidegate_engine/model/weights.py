@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from tidegate_engine.files import ModelFileError
+from tidegate_engine.kernels.grouped import GroupedMatrix, stacked
+from tidegate_engine.kernels.interface import Matrix
 from tidegate_engine.model.source import Source
 
 
@@ -17,8 +19,8 @@ class Weights:
     _WITHOUT_EFFECT = ("rotary_emb.inv_freq",)
     """Tensors that old checkpoints hold and that follow from the configuration."""
 
-    def __init__(self, source: Source, dtype: torch.dtype, device: str) -> None:
-        self._source, self._dtype, self._device = source, dtype, device
+    def __init__(self, source: Source, dtype: torch.dtype, device: str, keep_quantized: bool = False) -> None:
+        self._source, self._dtype, self._device, self._keep_quantized = source, dtype, device, keep_quantized
         self._unread = {name for name in source.names() if not name.endswith(self._WITHOUT_EFFECT)}
         self._known = frozenset(source.names())
 
@@ -35,14 +37,31 @@ class Weights:
             self._source.read(name, part, into)
         return out.to(self._device)
 
+    def matrix(self, names: Sequence[str], wanted: Sequence[slice], shapes: Sequence[tuple[int, int]]) -> Matrix:
+        """As `rows`, but left quantized where the file has them all so, with groups of one kind."""
+        if self._keep_quantized:
+            found = [self._source.grouped(name, part) for name, part in zip(names, wanted, strict=True)]
+            kept = [part for part in found if part is not None]
+            if len(kept) == len(names) and len({(part.bits, part.group_size) for part in kept}) == 1:
+                for name, shape in zip(names, shapes, strict=True):
+                    self._check(name, shape)
+                return stacked(kept) if len(kept) > 1 else kept[0]
+        return self.rows(names, wanted, shapes)
+
     def whole(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """One tensor as it is."""
         return self.rows([name], [slice(0, shape[0])], [shape])
 
-    def columns(self, name: str, wanted: slice, shape: tuple[int, int]) -> Tensor:
-        """A range of one matrix's columns: blocks of a quantized row need not end where the range does."""
-        found = self.whole(name, shape)
-        return found if wanted == slice(0, shape[1]) else found[:, wanted].contiguous()
+    def columns(self, name: str, wanted: slice, shape: tuple[int, int]) -> Matrix:
+        """A range of one matrix's columns; quantized ones stay so where the range cuts through no group."""
+        found = self.matrix([name], [slice(0, shape[0])], [shape])
+        if wanted == slice(0, shape[1]):
+            return found
+        if not isinstance(found, GroupedMatrix):
+            return found[:, wanted].contiguous()
+        if wanted.start % found.group_size or wanted.stop % found.group_size:
+            return self.whole(name, shape)[:, wanted].contiguous()
+        return found.columns(wanted)
 
     def ignore(self, name: str) -> None:
         """A tensor that may be there and that nothing needs."""

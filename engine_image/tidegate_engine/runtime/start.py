@@ -82,7 +82,7 @@ def blocks_that_fit(settings: RuntimeSettings, model: LoadedModel, limits: Limit
     return num_blocks(
         memory=share,
         memory_left=machine_limits().memory_left // ranks,
-        bytes_per_block=block_bytes(BLOCK_SIZE, config.num_layers, model.kv_heads, config.head_dim, model.dtype),
+        bytes_per_block=block_bytes(BLOCK_SIZE, config.num_layers, model.kv_heads, config.head_dim, model.kv_dtype),
         block_size=BLOCK_SIZE,
         max_model_len=limits.max_model_len,
         slots=limits.slots,
@@ -94,7 +94,7 @@ def warm_runner(model: LoadedModel, blocks: int, clock: Clock) -> Runner:
     config = model.config
     with clock.measure("kv"):
         kv = KVCache.allocate(
-            blocks, BLOCK_SIZE, config.num_layers, model.kv_heads, config.head_dim, model.dtype, model.device
+            blocks, BLOCK_SIZE, config.num_layers, model.kv_heads, config.head_dim, model.kv_dtype, model.device
         )
     runner = Runner(model, kv)
     with clock.measure("warmup"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tidegate_engine.files.ggml_types import GGML_TYPES
-from tidegate_engine.model.unpack import READABLE, unpack_into
+from tidegate_engine.model.unpack import READABLE, group_blocks, unpack_into
 
 _HALVES = {"Q4_0": (0,), "Q4_1": (0, 2), "Q8_0": (0,), "Q6_K": (208,)}
 """Where a block has numbers in half precision, which random bytes could make infinite."""
@@ -28,6 +28,12 @@ def test_every_readable_type(name: str) -> None:
     found = torch.empty(40, kind.block)
     unpack_into(name, torch.from_numpy(blocks), found)
     torch.testing.assert_close(found, torch.from_numpy(wanted).view(40, -1), atol=1e-6, rtol=1e-6)
+    kept = group_blocks(name, torch.from_numpy(blocks).view(20, 2, kind.size))
+    assert (kept is not None) == name.startswith("Q")
+    if kept is not None:
+        assert int(kept.codes.max()) < 2**kept.bits
+        # Scale times code plus offset rounds otherwise than scale times the difference.
+        torch.testing.assert_close(kept.dequantized(), found.view(20, -1), atol=1e-4, rtol=1e-5)
 
 
 @pytest.mark.parametrize("number", GGML_TYPES)
