@@ -1,20 +1,26 @@
 """What the next step computes, by one idea: a request's `num_computed` chases its number of tokens.
 
-Every step spends one token budget, running requests first, in order of arrival. Chunked prefill, prefix hits, decoding
+Every step spends one token budget, running requests first, each in its turn. Chunked prefill, prefix hits, decoding
 and recomputation after preemption are all this arithmetic. Source of the idea: vLLM's V1 scheduler.
+A turn is the order of arrival, moved by priority: one level is worth `ARRIVALS_PER_LEVEL` places. So a less urgent
+request waits for a bounded number of later ones and never for ever, and no clock is needed to say so.
 The same calls in the same order give the same batches, so that every rank can run its own scheduler.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Iterable
 from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tidegate_engine.core.blocks import BlockPool, IntegrityError
 from tidegate_engine.core.request import FinishReason, SamplingParams
 from tidegate_engine.core.sequence import Sequence, State
+
+ARRIVALS_PER_LEVEL = 256
+"""A request goes before those that came fewer places before it than this, and are one level less urgent."""
 
 
 class RequestRefused(ValueError):
@@ -47,9 +53,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """A step. Its work is in order of arrival; sampled rows are those with `samples`, in the same order."""
+    """A step. What ran already comes first, then what was admitted, each in order of turn; sampled rows are those with
+    `samples`, in the same order.
+    """
 
     work: tuple[Work, ...]
+    preempted: tuple[int, ...] = ()
+    """Requests that gave up their blocks for it, and wait again."""
 
     @property
     def num_tokens(self) -> int:
@@ -79,7 +89,10 @@ class Totals:
 
 
 class Scheduler:
-    """First come, first served. When blocks run out, the newest running request gives up its own and waits again."""
+    """Served by turn. When blocks run out, the last of the running requests gives up its own and waits again.
+
+    A request that waits takes nothing from one that runs, however urgent it is.
+    """
 
     def __init__(self, pool: BlockPool, limits: Limits) -> None:
         if limits.token_budget < 1 or limits.slots < 1 or limits.max_model_len < 1:
@@ -88,8 +101,11 @@ class Scheduler:
         self.limits = limits
         self.totals = Totals()
         self._sequences: dict[int, Sequence] = {}
-        self._waiting: deque[Sequence] = deque()
+        self._arrivals = 0
+        self._waiting: list[Sequence] = []
         self._running: list[Sequence] = []
+        """Both in order of turn."""
+        self._preempted: list[int] = []
         self._in_flight: Batch | None = None
         self._retiring: dict[int, Sequence] = {}
 
@@ -108,8 +124,8 @@ class Scheduler:
         """Whether any request has not ended."""
         return bool(self._sequences)
 
-    def add(self, id: int, prompt: Ordered[int], params: SamplingParams) -> None:
-        """Queue a request; raises RequestRefused, and then nothing has changed."""
+    def add(self, id: int, prompt: Ordered[int], params: SamplingParams, priority: int = 0) -> None:
+        """Queue a request, the sooner the lower its priority; raises RequestRefused, and then nothing has changed."""
         total = len(prompt) + params.max_tokens
         if id in self._sequences or id in self._retiring:
             raise RequestRefused(f"id {id}: is in use; every request needs its own")
@@ -128,9 +144,11 @@ class Scheduler:
                 f"prompt of {len(prompt)} tokens and max_tokens {params.max_tokens}: over the KV cache's "
                 f"{self.pool.num_blocks * self.pool.block_size} tokens"
             )
-        sequence = Sequence(id, list(prompt), len(prompt), params)
+        turn = (self._arrivals + priority * ARRIVALS_PER_LEVEL, self._arrivals)
+        self._arrivals += 1
+        sequence = Sequence(id, list(prompt), len(prompt), params, turn)
         self._sequences[id] = sequence
-        self._waiting.append(sequence)
+        insort(self._waiting, sequence, key=_turn)
 
     def abort(self, ids: Iterable[int]) -> None:
         """End requests without a word; ids that have ended already are no news."""
@@ -144,7 +162,7 @@ class Scheduler:
         if self._in_flight is not None:
             raise IntegrityError("the batch in flight is not committed yet")
         budget = self.limits.token_budget
-        preempted_before = self.totals.preemptions
+        self._preempted = []
         work: list[Work] = []
         index = 0
         while index < len(self._running) and budget > 0:
@@ -155,7 +173,7 @@ class Scheduler:
             work.append(self._advance(sequence, count))
             budget -= count
             index += 1
-        if self.totals.preemptions == preempted_before:
+        if not self._preempted:
             while budget > 0 and self._waiting and len(self._running) < self.limits.slots:
                 sequence = self._waiting[0]
                 if not self._admit(sequence):
@@ -166,7 +184,7 @@ class Scheduler:
                 budget -= count
         if not work:
             return None
-        self._in_flight = Batch(tuple(work))
+        self._in_flight = Batch(tuple(work), tuple(self._preempted))
         return self._in_flight
 
     def commit(self, batch: Batch, sampled: Ordered[Ordered[int]]) -> list[RequestOutput]:
@@ -209,6 +227,9 @@ class Scheduler:
             raise IntegrityError(f"{len(self._running)} requests run in {self.limits.slots} slots")
         if len(self._sequences) != len(self._running) + len(self._waiting):
             raise IntegrityError("a request is neither running nor waiting")
+        for queue in (self._running, self._waiting):
+            if any(before.turn >= after.turn for before, after in pairwise(queue)):
+                raise IntegrityError("a queue is out of turn")
         for sequence in self._running:
             fits = sequence.num_computed <= len(sequence.blocks) * self.pool.block_size
             if sequence.state is not State.RUNNING or not fits or sequence.num_computed > len(sequence.tokens):
@@ -218,15 +239,16 @@ class Scheduler:
                 raise IntegrityError(f"request {sequence.id} waits and holds blocks")
 
     def _make_room(self, sequence: Sequence, count: int) -> bool:
-        """Find blocks for `count` more tokens, from the newest if need be; False where it was the newest itself."""
+        """Find blocks for `count` more tokens, from the last in turn if need be; False where that was it."""
         missing = self.pool.blocks_for(sequence.num_computed + count) - len(sequence.blocks)
         while missing > self.pool.num_free:
-            newest = self._running.pop()
-            newest.let_go(self.pool)
-            newest.state = State.WAITING
-            self._waiting.appendleft(newest)
+            last = self._running.pop()
+            last.let_go(self.pool)
+            last.state = State.WAITING
+            insort(self._waiting, last, key=_turn)
+            self._preempted.append(last.id)
             self.totals.preemptions += 1
-            if newest is sequence:
+            if last is sequence:
                 return False
         self._grow(sequence, count)
         return True
@@ -250,8 +272,8 @@ class Scheduler:
             sequence.cached_tokens = sequence.most_computed = sequence.num_computed
             self.totals.cached_tokens += sequence.num_computed
         sequence.state = State.RUNNING
-        self._waiting.popleft()
-        self._running.append(sequence)
+        del self._waiting[0]
+        insort(self._running, sequence, key=_turn)
         return True
 
     def _grow(self, sequence: Sequence, count: int) -> None:
@@ -296,3 +318,7 @@ class Scheduler:
             self._retiring[sequence.id] = sequence
         else:
             sequence.let_go(self.pool)
+
+
+def _turn(sequence: Sequence) -> tuple[int, int]:
+    return sequence.turn

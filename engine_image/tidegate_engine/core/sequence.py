@@ -25,6 +25,8 @@ class Sequence:
     tokens: list[int]
     prompt_length: int
     params: SamplingParams
+    turn: tuple[int, int]
+    """Place in the queue, then number of arrival; the least goes first."""
     state: State = State.WAITING
     num_computed: int = 0
     blocks: list[int] = field(default_factory=list)

@@ -18,6 +18,8 @@ class Submit(msgspec.Struct, frozen=True, tag=True, array_like=True):
     prompt: list[int]
     params: SamplingParams
     arrival: float
+    priority: int = 0
+    """The lower, the sooner; see core.scheduler."""
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True, array_like=True):

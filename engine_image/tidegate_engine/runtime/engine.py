@@ -41,7 +41,7 @@ class Engine:
                 raise RequestRefused(f"{name}: token {wrong} is not in the vocabulary of {self._vocab_size}")
         if params.logprobs is not None and not 0 <= params.logprobs <= self._vocab_size:
             raise RequestRefused(f"logprobs {params.logprobs}: ask for 0 to {self._vocab_size}")
-        self.scheduler.add(request.id, request.prompt, params)
+        self.scheduler.add(request.id, request.prompt, params, request.priority)
         self._sampler.add(request.id, request.prompt, params)
         self._ranks.hear(request)
 

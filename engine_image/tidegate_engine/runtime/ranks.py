@@ -56,7 +56,7 @@ def follow(channel: BlockingChannel[ToFollower], scheduler: Scheduler, runner: R
                 scheduler.commit(batch, message.sampled)
             for event in message.events:
                 if isinstance(event, Submit):
-                    scheduler.add(event.id, event.prompt, event.params)
+                    scheduler.add(event.id, event.prompt, event.params, event.priority)
                 else:
                     scheduler.abort(event.ids)
             batch = scheduler.schedule()

@@ -50,6 +50,7 @@ def expected_answer(prompt: Sequence[int], params: SamplingParams) -> tuple[list
 class Asked:
     prompt: list[int]
     params: SamplingParams
+    turn: tuple[int, int]
     answer: list[int] = field(default_factory=list)
     reason: FinishReason | None = None
     aborted: bool = False
@@ -72,6 +73,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.asked: dict[int, Asked] = {}
         self.batch: Batch | None = None
         self.next_id = 0
+        self.running: set[int] = set()
 
     @rule(
         beginning=st.integers(0, 2),
@@ -79,8 +81,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         max_tokens=st.integers(1, 8),
         ignore_eos=st.booleans(),
         min_tokens=st.integers(0, 3),
+        priority=st.sampled_from([-1, 0, 0, 0, 1]),
     )
-    def add(self, beginning: int, rest: list[int], max_tokens: int, ignore_eos: bool, min_tokens: int) -> None:
+    def add(
+        self, beginning: int, rest: list[int], max_tokens: int, ignore_eos: bool, min_tokens: int, priority: int
+    ) -> None:
         prompt = [[], [0] * 8, [1, 0, 2, 0, 1]][beginning] + rest
         params = SamplingParams(
             max_tokens=max_tokens, stop_token_ids=(STOP_TOKEN,), ignore_eos=ignore_eos, min_tokens=min_tokens
@@ -89,12 +94,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         total = len(prompt) + max_tokens
         possible = prompt and total <= 24 and pool.blocks_for(total - 1) <= pool.num_blocks
         try:
-            self.scheduler.add(self.next_id, prompt, params)
+            self.scheduler.add(self.next_id, prompt, params, priority)
         except RequestRefused:
             assert not possible
             return
         assert possible
-        self.asked[self.next_id] = Asked(prompt, params)
+        self.asked[self.next_id] = Asked(prompt, params, (priority, self.next_id))
         self.next_id += 1
 
     @precondition(lambda self: self.batch is None)
@@ -107,7 +112,17 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         assert self.batch.num_tokens <= self.limits.token_budget
         ids = [work.id for work in self.batch.work]
-        assert ids == sorted(set(ids)), "first come, first served, and each once"
+        assert len(ids) == len(set(ids))
+        ran = [id for id in ids if id in self.running]
+        admitted = ids[len(ran) :]
+        assert ids[: len(ran)] == ran
+        for group in (ran, admitted):
+            turns = [self.asked[id].turn for id in group]
+            assert turns == sorted(turns), "running ones first, then admitted ones, each in its turn"
+        self.running = (self.running | set(admitted)) - set(self.batch.preempted)
+        passed_over = [self.asked[id].turn for id in unfinished if id not in self.running]
+        assert not admitted or max(self.asked[id].turn for id in admitted) < min(passed_over, default=(9, 0))
+        assert not (self.batch.preempted and admitted), "nothing is admitted where something had to give way"
         assert all(work.token_ids for work in self.batch.work)
 
     @precondition(lambda self: self.batch is not None)

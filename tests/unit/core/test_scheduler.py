@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from tidegate_engine.core.blocks import BlockPool, IntegrityError
 from tidegate_engine.core.request import FinishReason, SamplingParams
-from tidegate_engine.core.scheduler import Batch, Limits, RequestOutput, RequestRefused, Scheduler
+from tidegate_engine.core.scheduler import ARRIVALS_PER_LEVEL, Batch, Limits, RequestOutput, RequestRefused, Scheduler
 
 
 def scheduler(
@@ -103,6 +103,49 @@ def test_nothing_is_admitted_that_would_take_the_last_block_a_running_request_ca
     assert step(under_test)[0] == [(1, 4, 1)]
     assert step(under_test)[0] == [(2, 0, 4)]
     assert under_test.totals.preemptions == 0
+
+
+def order_of_admission(under_test: Scheduler) -> list[int]:
+    """Ids in the order in which they are first computed; each request is of one token."""
+    seen: list[int] = []
+    while under_test.has_work:
+        seen += [id for id, _, _ in step(under_test)[0]]
+    return seen
+
+
+def test_the_lower_the_priority_the_sooner_and_equals_come_in_order_of_arrival() -> None:
+    under_test = scheduler(slots=1)
+    for id, priority in ((1, 0), (2, 5), (3, -1), (4, 0), (5, -1), (6, 5)):
+        under_test.add(id, tokens(2, first=id * 100), SamplingParams(max_tokens=1), priority)
+    assert order_of_admission(under_test) == [3, 5, 1, 4, 2, 6]
+
+
+def test_a_less_urgent_request_waits_for_a_bounded_number_of_later_ones() -> None:
+    under_test = scheduler(slots=1)
+    under_test.add(0, tokens(2), SamplingParams(max_tokens=1), 1)
+    for id in range(1, 400):
+        under_test.add(id, tokens(2), SamplingParams(max_tokens=1))
+    assert order_of_admission(under_test).index(0) == ARRIVALS_PER_LEVEL - 1
+
+
+def test_an_urgent_request_takes_nothing_from_one_that_runs_and_goes_before_those_that_wait() -> None:
+    under_test = scheduler(slots=1)
+    for id, priority in ((1, 0), (2, 0), (3, -1)):
+        under_test.add(id, tokens(2, first=id * 100), SamplingParams(max_tokens=2), priority)
+        if id == 1:
+            step(under_test)
+    assert order_of_admission(under_test) == [1, 3, 3, 2, 2]
+    assert under_test.totals.preemptions == 0
+
+
+def test_when_blocks_run_out_the_least_urgent_gives_way_though_it_came_first() -> None:
+    under_test = scheduler(num_blocks=4, block_size=2, max_model_len=8)
+    under_test.add(1, tokens(2), SamplingParams(max_tokens=6), 1)
+    under_test.add(2, tokens(2, first=500), SamplingParams(max_tokens=4))
+    for _ in range(3):
+        assert [id for id, _, _ in step(under_test)[0]] == [2, 1]
+    batch = scheduled(under_test)
+    assert ([work.id for work in batch.work], batch.preempted) == ([2], (1,))
 
 
 def test_no_more_run_than_there_are_slots() -> None:
