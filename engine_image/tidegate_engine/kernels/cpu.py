@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tidegate_engine.kernels import reference
-from tidegate_engine.kernels.interface import Attention, Kernels, Paging
+from tidegate_engine.kernels.interface import Attention, Kernels, KVScales, Paging
+from tidegate_engine.kernels.kv_codes import decode
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -53,7 +54,7 @@ def plan_attention(paging: Paging, scale: float) -> Attention:
     groups = [*_decoding(paging), *_prefilling(paging)]
     rows: list[Tensor] = []
 
-    def attend(query: Tensor, key_cache: Tensor, value_cache: Tensor) -> Tensor:
+    def attend(query: Tensor, key_cache: Tensor, value_cache: Tensor, scales: KVScales | None = None) -> Tensor:
         kv_heads = key_cache.shape[1]
         if not rows:
             # Row block * kv_heads + head of the cache seen as [blocks * kv_heads, block size * D].
@@ -61,7 +62,9 @@ def plan_attention(paging: Paging, scale: float) -> Attention:
             rows.extend(group.blocks.unsqueeze(1) * kv_heads + head for group in groups)
         out = torch.empty_like(query) if len(groups) > 1 else query
         for group, places in zip(groups, rows, strict=True):
-            found = _attend_group(group, query[group.tokens], key_cache, value_cache, places, scale)
+            key = _gathered(key_cache, scales.key if scales else None, places, query.dtype)
+            value = _gathered(value_cache, scales.value if scales else None, places, query.dtype)
+            found = _attend_group(group, query[group.tokens], key, value, scale)
             if len(groups) == 1:
                 return found
             out[group.tokens] = found
@@ -70,14 +73,21 @@ def plan_attention(paging: Paging, scale: float) -> Attention:
     return attend
 
 
-def _attend_group(
-    group: _Group, query: Tensor, key_cache: Tensor, value_cache: Tensor, places: Tensor, scale: float
-) -> Tensor:
-    heads, width = query.shape[1:]
+def _gathered(cache: Tensor, scales: Tensor | None, places: Tensor, dtype: torch.dtype) -> Tensor:
+    """The blocks at `places` [r, Hk, n] in one piece, as numbers [r, Hk, n * block size, D]."""
     requests, kv_heads, blocks = places.shape
-    shape = (requests, kv_heads, blocks * key_cache.shape[2], width)
-    key = F.embedding(places, key_cache.view(-1, key_cache.shape[2] * width)).view(shape)
-    value = F.embedding(places, value_cache.view(-1, value_cache.shape[2] * width)).view(shape)
+    _, _, block_size, width = cache.shape
+    shape = (requests, kv_heads, blocks * block_size, width)
+    if scales is None:
+        return F.embedding(places, cache.view(-1, block_size * width)).view(shape)
+    # As bytes: torch on a CPU does not gather float8.
+    codes = F.embedding(places, cache.view(torch.uint8).view(-1, block_size * width)).view(cache.dtype).view(shape)
+    return decode(codes, F.embedding(places, scales.view(-1, block_size)).view(shape[:-1]), dtype)
+
+
+def _attend_group(group: _Group, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    heads, width = query.shape[1:]
+    requests, kv_heads = key.shape[:2]
     if group.new_tokens == 1:
         # The query heads that share a key head stand where a prompt's tokens would: nothing has to be repeated.
         found = F.scaled_dot_product_attention(

@@ -32,11 +32,40 @@ class Paging:
     block_size: int
 
 
+@dataclass(frozen=True, slots=True)
+class KVScales:
+    """What the codes of one layer's cache in int8 or float8 are multiplied by, one number for each token and head."""
+
+    key: Tensor
+    """float32 [blocks, Hk, block size]"""
+    value: Tensor
+    """float32 [blocks, Hk, block size]"""
+
+
 class Attention(Protocol):
     """Causal attention of one step, the same for every layer: what can be prepared once has been."""
 
-    def __call__(self, query: Tensor, key_cache: Tensor, value_cache: Tensor) -> Tensor:
-        """Query [T, Hq, D], caches [blocks, Hk, block size, D] to [T, Hq, D]; this step's tokens are cached before."""
+    def __call__(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, scales: KVScales | None = None) -> Tensor:
+        """Query [T, Hq, D], caches [blocks, Hk, block size, D] to [T, Hq, D]; this step's tokens are cached before.
+
+        Caches of codes (int8, float8_e4m3fn) come with their scales.
+        """
+        ...
+
+
+class WriteKV(Protocol):
+    """Writes a step's keys and values into the cache of one layer."""
+
+    def __call__(
+        self,
+        key: Tensor,
+        value: Tensor,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        slots: Tensor,
+        scales: KVScales | None = None,
+    ) -> None:
+        """Key and value [T, Hk, D] to slots int64 [T]: slot = block * block size + offset; codes with their scales."""
         ...
 
 
@@ -60,8 +89,7 @@ class Kernels:
     """(x, residual, weight, epsilon) -> (rms_norm of the sum, the sum); `residual` may be overwritten"""
     rotate: Callable[[Tensor, Tensor, Tensor], None]
     """(x [T, heads, D], cos [T, D/2], sin [T, D/2]): rotary embedding in place, halves paired as in GPT-NeoX"""
-    write_kv: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], None]
-    """(key [T, Hk, D], value, key cache, value cache, slots int64 [T]): slot = block * block size + offset"""
+    write_kv: WriteKV
     plan_attention: Callable[[Paging, float], Attention]
     """(paging, scale of the scores) -> attention for every layer of this step"""
     linear: Callable[[Matrix, Tensor | None], Linear]

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tidegate_engine.kernels.grouped import GroupedMatrix
-from tidegate_engine.kernels.interface import Attention, Kernels, Linear, Matrix, Paging
+from tidegate_engine.kernels.interface import Attention, Kernels, KVScales, Linear, Matrix, Paging
+from tidegate_engine.kernels.kv_codes import decode, encode
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -32,29 +33,47 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> None:
     x.copy_(torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1))
 
 
-def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor) -> None:
-    """See Kernels.write_kv."""
+def write_kv(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, scales: KVScales | None = None
+) -> None:
+    """See WriteKV."""
     block_size = key_cache.shape[2]
     blocks, offsets = slots // block_size, slots % block_size
-    key_cache[blocks, :, offsets] = key
-    value_cache[blocks, :, offsets] = value
+    if scales is not None:
+        key, scales.key[blocks, :, offsets] = encode(key, key_cache.dtype)
+        value, scales.value[blocks, :, offsets] = encode(value, value_cache.dtype)
+    for new, cache in ((key, key_cache), (value, value_cache)):
+        _movable(cache)[blocks, :, offsets] = _movable(new)
+
+
+def _movable(x: Tensor) -> Tensor:
+    """The bytes of float8, which torch on a CPU does not index."""
+    return x.view(torch.uint8) if x.dtype == torch.float8_e4m3fn else x
 
 
 def plan_attention(paging: Paging, scale: float) -> Attention:
     """See Kernels.plan_attention."""
 
-    def attend(query: Tensor, key_cache: Tensor, value_cache: Tensor) -> Tensor:
+    def attend(query: Tensor, key_cache: Tensor, value_cache: Tensor, scales: KVScales | None = None) -> Tensor:
         out = torch.empty_like(query)
         starts = paging.query_start.tolist()
         for request, length in enumerate(paging.context_lens.tolist()):
             rows = slice(starts[request], starts[request + 1])
             blocks = paging.block_tables[request, : -(-length // paging.block_size)].to(torch.int64)
-            key = key_cache[blocks].transpose(1, 2).flatten(0, 1)[:length]
-            value = value_cache[blocks].transpose(1, 2).flatten(0, 1)[:length]
+            key = _blocks_of(key_cache, scales.key if scales else None, blocks)[:length]
+            value = _blocks_of(value_cache, scales.value if scales else None, blocks)[:length]
             out[rows] = _attend_one(query[rows], key, value, scale)
         return out
 
     return attend
+
+
+def _blocks_of(cache: Tensor, scales: Tensor | None, blocks: Tensor) -> Tensor:
+    """The tokens of some blocks [tokens, Hk, D], as numbers."""
+    found = _movable(cache)[blocks].view(cache.dtype)
+    if scales is not None:
+        found = decode(found, scales[blocks], torch.float32)
+    return found.transpose(1, 2).flatten(0, 1)
 
 
 def _attend_one(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:

@@ -12,7 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tidegate_engine.kernels.interface import Attention, Paging
+from tidegate_engine.kernels import reference
+from tidegate_engine.kernels.interface import Attention, KVScales, Paging
 
 _LOG2_E = 1.4426950408889634
 
@@ -196,8 +197,14 @@ def _join_parts(parts_ptr, largest_ptr, totals_ptr, out_ptr, parts, width, PARTS
 def plan_attention(paging: Paging, scale: float) -> Attention:
     """See Kernels.plan_attention; a step of decoding alone splits its contexts, any other goes by tiles."""
     attend = _attend_decode if paging.max_query_len == 1 else _attend_prefill
-    # Scores are kept in powers of two, which the hardware computes.
-    return lambda query, key_cache, value_cache: attend(paging, scale * _LOG2_E, query, key_cache, value_cache)
+
+    def planned(query: Tensor, key_cache: Tensor, value_cache: Tensor, scales: KVScales | None = None) -> Tensor:
+        if scales is not None:
+            return reference.plan_attention(paging, scale)(query, key_cache, value_cache, scales)
+        # Scores are kept in powers of two, which the hardware computes.
+        return attend(paging, scale * _LOG2_E, query, key_cache, value_cache)
+
+    return planned
 
 
 def _attend_prefill(paging: Paging, scale: float, query: Tensor, key_cache: Tensor, value_cache: Tensor) -> Tensor:

@@ -7,6 +7,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tidegate_engine.kernels import reference
+from tidegate_engine.kernels.interface import KVScales
+
 
 @triton.jit
 def _norm_rows(
@@ -113,10 +116,14 @@ def _write_rows(
     tl.store(value_cache_ptr + row * width + column, value, mask=inside)
 
 
-def write_kv(key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor) -> None:
-    """See Kernels.write_kv; keys and values may be views whose last dimension is contiguous."""
+def write_kv(
+    key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, scales: KVScales | None = None
+) -> None:
+    """See WriteKV; keys and values may be views whose last dimension is contiguous."""
     tokens, heads, width = key.shape
-    if tokens:
+    if scales is not None:
+        reference.write_kv(key, value, key_cache, value_cache, slots, scales)
+    elif tokens:
         _write_rows[(tokens,)](
             key,
             value,

@@ -69,7 +69,7 @@ class Llama:
         x = self.kernels.rms_norm(residual, self.layers[0].attention_norm, self.config.norm_eps)
         following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
-            x = self._attention(layer, x, (cos, sin), batch.slots, kv.keys[index], kv.values[index], attend)
+            x = self._attention(layer, x, (cos, sin), batch.slots, kv, index, attend)
             x, residual = self.kernels.add_rms_norm(x, residual, layer.mlp_norm, self.config.norm_eps)
             x = self._mlp(layer, x)
             x, residual = self.kernels.add_rms_norm(x, residual, next_norm, self.config.norm_eps)
@@ -86,8 +86,8 @@ class Llama:
         x: Tensor,
         angles: tuple[Tensor, Tensor],
         slots: Tensor,
-        key_cache: Tensor,
-        value_cache: Tensor,
+        kv: KVCache,
+        index: int,
         attend: Attention,
     ) -> Tensor:
         queries, keys = self.shares.query_heads, self.shares.kv_heads
@@ -97,8 +97,9 @@ class Llama:
             query.copy_(self.kernels.rms_norm(query, layer.query_norm, self.config.norm_eps))
             key.copy_(self.kernels.rms_norm(key, layer.key_norm, self.config.norm_eps))
         self.kernels.rotate(qkv[:, : queries + keys], *angles)
-        self.kernels.write_kv(key, value, key_cache, value_cache, slots)
-        return self._reduced(layer.output(attend(query, key_cache, value_cache).flatten(1)))
+        key_cache, value_cache, scales = kv.keys[index], kv.values[index], kv.scales_of(index)
+        self.kernels.write_kv(key, value, key_cache, value_cache, slots, scales)
+        return self._reduced(layer.output(attend(query, key_cache, value_cache, scales).flatten(1)))
 
     def _mlp(self, layer: Layer, x: Tensor) -> Tensor:
         gate, up = layer.gate_up(x).chunk(2, dim=-1)
