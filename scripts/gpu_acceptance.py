@@ -19,7 +19,7 @@ from kernel_cases import STEPS, TOLERANCE, Step
 from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.kernels.cpu import cpu_kernels
 from tidegate_engine.kernels.grouped import GroupedMatrix
-from tidegate_engine.kernels.interface import Kernels, Paging
+from tidegate_engine.kernels.interface import AttentionSpec, Kernels, Paging
 from tidegate_engine.model.batch import Shard
 from tidegate_engine.model.build import build
 from tidegate_engine.model.load import LoadedModel
@@ -160,7 +160,7 @@ def attention_seconds(device: str, step: Step) -> float:
     paging = Paging(
         starts.to(device), lengths.to(device), tables.to(device), max(step.new), max(step.context), step.block_size
     )
-    attend = triton_set(device).plan_attention(paging, step.head_dim**-0.5)
+    attend = triton_set(device).plan_attention(paging, AttentionSpec(step.head_dim**-0.5))
     return seconds(lambda: attend(query, *caches))
 
 

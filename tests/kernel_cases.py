@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 import torch
-from tidegate_engine.kernels.interface import Kernels, Paging
+from tidegate_engine.kernels.interface import AttentionSpec, Kernels, Paging
 from tidegate_engine.kernels.reference import REFERENCE
 
 TOLERANCE = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
@@ -22,6 +22,8 @@ class Step:
     kv_heads: int = 1
     head_dim: int = 16
     block_size: int = 4
+    window: int | None = None
+    softcap: float | None = None
 
 
 STEPS = {
@@ -38,6 +40,12 @@ STEPS = {
     "four heads to a key": Step((3, 1), (3, 12), heads=8, kv_heads=2),
     "SmolLM2's heads": Step((4, 1), (20, 33), heads=9, kv_heads=3, head_dim=64, block_size=16),
     "heads of 128": Step((3, 1), (3, 19), heads=2, kv_heads=1, head_dim=128, block_size=16),
+    "a window that ends within blocks": Step((9, 1, 1, 4), (9, 23, 3, 30), window=6),
+    "decoding in windows shorter than a block, and longer than a context": Step((1, 1, 1), (40, 2, 13), window=3),
+    "decoding in a window that splits": Step((1, 1), (200, 130), block_size=16, window=150),
+    "a chunk longer than a tile and than its window": Step((45,), (60,), window=11),
+    "capped scores": Step((5, 1), (12, 33), heads=4, kv_heads=2, softcap=0.7),
+    "capped scores in a window, decoding": Step((1, 1), (9, 33), heads=4, kv_heads=2, window=8, softcap=0.7),
     "heads of 80, no power of two": Step((3, 1), (5, 7), heads=2, kv_heads=1, head_dim=80),
 }
 
@@ -84,9 +92,9 @@ def attention_error(name: str, step: Step, dtype: str, device: str = "cpu") -> f
     paging = Paging(
         starts.to(device), lengths.to(device), tables.to(device), max(step.new), max(step.context), step.block_size
     )
-    scale = step.head_dim**-0.5
-    wanted = REFERENCE.plan_attention(paging, scale)(query, *caches)
-    attend = kernel_set(name, device).plan_attention(paging, scale)
+    spec = AttentionSpec(step.head_dim**-0.5, step.window, step.softcap)
+    wanted = REFERENCE.plan_attention(paging, spec)(query, *caches)
+    attend = kernel_set(name, device).plan_attention(paging, spec)
     attend(query, *caches)  # a plan is used for every layer: twice must be as good as once
     return _difference(attend(query, *caches), wanted)
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tidegate_engine.kernels import reference
-from tidegate_engine.kernels.interface import Attention, Kernels, KVScales, Paging
+from tidegate_engine.kernels.interface import Attention, AttentionSpec, Kernels, KVScales, Paging
 from tidegate_engine.kernels.kv_codes import decode
 
 
@@ -43,15 +43,15 @@ class _Group:
     tokens: Tensor | slice
     """their rows of the query"""
     blocks: Tensor
-    """int64 [r, n], their blocks"""
+    """int64 [r, n], their blocks, of which those before every window are left out"""
     mask: Tensor | None
     """bool [r, 1, queries, n * block size] true where a query sees a key; None where each sees all"""
     new_tokens: int
 
 
-def plan_attention(paging: Paging, scale: float) -> Attention:
+def plan_attention(paging: Paging, spec: AttentionSpec) -> Attention:
     """See Kernels.plan_attention."""
-    groups = [*_decoding(paging), *_prefilling(paging)]
+    groups = [*_decoding(paging, spec.window), *_prefilling(paging, spec.window)]
     rows: list[Tensor] = []
 
     def attend(query: Tensor, key_cache: Tensor, value_cache: Tensor, scales: KVScales | None = None) -> Tensor:
@@ -64,7 +64,7 @@ def plan_attention(paging: Paging, scale: float) -> Attention:
         for group, places in zip(groups, rows, strict=True):
             key = _gathered(key_cache, scales.key if scales else None, places, query.dtype)
             value = _gathered(value_cache, scales.value if scales else None, places, query.dtype)
-            found = _attend_group(group, query[group.tokens], key, value, scale)
+            found = _attend_group(group, query[group.tokens], key, value, spec)
             if len(groups) == 1:
                 return found
             out[group.tokens] = found
@@ -85,39 +85,54 @@ def _gathered(cache: Tensor, scales: Tensor | None, places: Tensor, dtype: torch
     return decode(codes, F.embedding(places, scales.view(-1, block_size)).view(shape[:-1]), dtype)
 
 
-def _attend_group(group: _Group, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+def _attend_group(group: _Group, query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
     heads, width = query.shape[1:]
     requests, kv_heads = key.shape[:2]
     if group.new_tokens == 1:
         # The query heads that share a key head stand where a prompt's tokens would: nothing has to be repeated.
-        found = F.scaled_dot_product_attention(
-            query.view(requests, kv_heads, heads // kv_heads, width), key, value, group.mask, scale=scale
-        )
-        return found.reshape(requests, heads, width)
-    found = F.scaled_dot_product_attention(
-        query.transpose(0, 1).unsqueeze(0), key, value, group.mask, scale=scale, enable_gqa=heads != kv_heads
-    )
+        query = query.view(requests, kv_heads, heads // kv_heads, width)
+        return _attend(query, key, value, group.mask, spec).reshape(requests, heads, width)
+    found = _attend(query.transpose(0, 1).unsqueeze(0), key, value, group.mask, spec)
     return found.squeeze(0).transpose(0, 1)
 
 
-def _decoding(paging: Paging) -> list[_Group]:
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, spec: AttentionSpec) -> Tensor:
+    """Query [r, heads, n, D], key and value [r, Hk, length, D] to [r, heads, n, D]."""
+    grouped = query.shape[1] != key.shape[1]
+    if spec.softcap is None:
+        return F.scaled_dot_product_attention(query, key, value, mask, scale=spec.scale, enable_gqa=grouped)
+    # Torch's own attention caps nothing.
+    requests, heads, new, width = query.shape
+    query = query.reshape(requests, key.shape[1], -1, width)
+    scores = (query @ key.transpose(2, 3)).to(torch.float32).mul_(spec.scale / spec.softcap).tanh_().mul_(spec.softcap)
+    if mask is not None:
+        scores = scores.view(requests, heads, new, -1).masked_fill_(~mask, float("-inf")).view(scores.shape)
+    return (scores.softmax(dim=-1).to(value.dtype) @ value).view(requests, heads, new, width)
+
+
+def _decoding(paging: Paging, window: int | None) -> list[_Group]:
     starts, lengths = paging.query_start.tolist(), paging.context_lens.tolist()
     by_size: dict[int, list[int]] = {}
+    first_seen = [0 if window is None else max(0, length - window) for length in lengths]
     for request, length in enumerate(lengths):
         if starts[request + 1] - starts[request] == 1:
-            blocks = -(-length // paging.block_size)
+            blocks = -(-length // paging.block_size) - first_seen[request] // paging.block_size
             by_size.setdefault(blocks.bit_length(), []).append(request)  # so at most half of a group is padding
     groups: list[_Group] = []
     for requests in by_size.values():
-        longest = max(lengths[request] for request in requests)
-        blocks = -(-longest // paging.block_size)
+        first = torch.tensor([first_seen[request] // paging.block_size for request in requests])
+        last = torch.tensor([(lengths[request] - 1) // paging.block_size for request in requests])
         chosen = torch.tensor(requests)
-        seen = paging.context_lens[chosen].unsqueeze(1)
-        mask = torch.arange(blocks * paging.block_size) < seen
+        at = first.unsqueeze(1) + torch.arange(int((last - first).max()) + 1)
+        position = (at.unsqueeze(2) * paging.block_size + torch.arange(paging.block_size)).flatten(1)
+        mask = position < paging.context_lens[chosen].unsqueeze(1)
+        if window is not None:
+            mask &= position >= torch.tensor([first_seen[request] for request in requests]).unsqueeze(1)
+        tables = paging.block_tables[chosen].to(torch.int64)
         groups.append(
             _Group(
                 tokens=paging.query_start[chosen].to(torch.int64),
-                blocks=paging.block_tables[chosen, :blocks].to(torch.int64),
+                blocks=tables.gather(1, at.clamp_(max=tables.shape[1] - 1)),
                 mask=None if bool(mask.all()) else mask.view(len(requests), 1, 1, -1),
                 new_tokens=1,
             )
@@ -125,19 +140,23 @@ def _decoding(paging: Paging) -> list[_Group]:
     return groups
 
 
-def _prefilling(paging: Paging) -> list[_Group]:
+def _prefilling(paging: Paging, window: int | None) -> list[_Group]:
     starts = paging.query_start.tolist()
     groups: list[_Group] = []
     for request, length in enumerate(paging.context_lens.tolist()):
         new = starts[request + 1] - starts[request]
         if new > 1:
+            first = 0 if window is None else max(0, length - new + 1 - window) // paging.block_size
             blocks = -(-length // paging.block_size)
             position = torch.arange(length - new, length).unsqueeze(1)
-            mask = torch.arange(blocks * paging.block_size) <= position
+            key = torch.arange(first * paging.block_size, blocks * paging.block_size)
+            mask = key <= position
+            if window is not None:
+                mask &= key > position - window
             groups.append(
                 _Group(
                     tokens=slice(starts[request], starts[request + 1]),
-                    blocks=paging.block_tables[request, :blocks].to(torch.int64).unsqueeze(0),
+                    blocks=paging.block_tables[request, first:blocks].to(torch.int64).unsqueeze(0),
                     mask=mask.view(1, 1, new, -1),
                     new_tokens=new,
                 )

@@ -42,6 +42,18 @@ class KVScales:
     """float32 [blocks, Hk, block size]"""
 
 
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """What a layer's attention computes: layers that share it share a plan."""
+
+    scale: float
+    """of the scores"""
+    window: int | None = None
+    """how many keys a query sees, itself the last of them; None: all before it"""
+    softcap: float | None = None
+    """where given, a score s becomes softcap * tanh(s / softcap) before the softmax (Gemma 2)"""
+
+
 class Attention(Protocol):
     """Causal attention of one step, the same for every layer: what can be prepared once has been."""
 
@@ -90,7 +102,7 @@ class Kernels:
     rotate: Callable[[Tensor, Tensor, Tensor], None]
     """(x [T, heads, D], cos [T, D/2], sin [T, D/2]): rotary embedding in place, halves paired as in GPT-NeoX"""
     write_kv: WriteKV
-    plan_attention: Callable[[Paging, float], Attention]
-    """(paging, scale of the scores) -> attention for every layer of this step"""
+    plan_attention: Callable[[Paging, AttentionSpec], Attention]
+    """(paging, what is computed) -> attention for every such layer of this step"""
     linear: Callable[[Matrix, Tensor | None], Linear]
     """(weight [N, K], bias [N] or None) -> the layer; called once at load, and may keep another arrangement of it"""

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tidegate_engine.kernels.grouped import GroupedMatrix
-from tidegate_engine.kernels.interface import Attention, Kernels, KVScales, Linear, Matrix, Paging
+from tidegate_engine.kernels.interface import Attention, AttentionSpec, Kernels, KVScales, Linear, Matrix, Paging
 from tidegate_engine.kernels.kv_codes import decode, encode
 
 
@@ -51,7 +51,7 @@ def _movable(x: Tensor) -> Tensor:
     return x.view(torch.uint8) if x.dtype == torch.float8_e4m3fn else x
 
 
-def plan_attention(paging: Paging, scale: float) -> Attention:
+def plan_attention(paging: Paging, spec: AttentionSpec) -> Attention:
     """See Kernels.plan_attention."""
 
     def attend(query: Tensor, key_cache: Tensor, value_cache: Tensor, scales: KVScales | None = None) -> Tensor:
@@ -62,7 +62,7 @@ def plan_attention(paging: Paging, scale: float) -> Attention:
             blocks = paging.block_tables[request, : -(-length // paging.block_size)].to(torch.int64)
             key = _blocks_of(key_cache, scales.key if scales else None, blocks)[:length]
             value = _blocks_of(value_cache, scales.value if scales else None, blocks)[:length]
-            out[rows] = _attend_one(query[rows], key, value, scale)
+            out[rows] = _attend_one(query[rows], key, value, spec)
         return out
 
     return attend
@@ -76,16 +76,21 @@ def _blocks_of(cache: Tensor, scales: Tensor | None, blocks: Tensor) -> Tensor:
     return found.transpose(1, 2).flatten(0, 1)
 
 
-def _attend_one(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+def _attend_one(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) -> Tensor:
     """Query [n, Hq, D], the last of the context; key and value [context, Hk, D]."""
     count, heads, _ = query.shape
     length, kv_heads, _ = key.shape
     key = key.repeat_interleave(heads // kv_heads, dim=1).to(torch.float32)
     value = value.repeat_interleave(heads // kv_heads, dim=1).to(torch.float32)
-    scores = torch.einsum("nhd,lhd->hnl", query.to(torch.float32), key) * scale
-    positions = torch.arange(length - count, length, device=query.device)
-    future = torch.arange(length, device=query.device) > positions.unsqueeze(1)
-    weights = scores.masked_fill(future, float("-inf")).softmax(dim=-1)
+    scores = torch.einsum("nhd,lhd->hnl", query.to(torch.float32), key) * spec.scale
+    if spec.softcap is not None:
+        scores = spec.softcap * torch.tanh(scores / spec.softcap)
+    positions = torch.arange(length - count, length, device=query.device).unsqueeze(1)
+    at = torch.arange(length, device=query.device)
+    unseen = at > positions
+    if spec.window is not None:
+        unseen |= at <= positions - spec.window
+    weights = scores.masked_fill(unseen, float("-inf")).softmax(dim=-1)
     return torch.einsum("hnl,lhd->nhd", weights, value).to(query.dtype)
 
 

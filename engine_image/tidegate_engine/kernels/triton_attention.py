@@ -13,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tidegate_engine.kernels import reference
-from tidegate_engine.kernels.interface import Attention, KVScales, Paging
+from tidegate_engine.kernels.interface import Attention, AttentionSpec, KVScales, Paging
 
 _LOG2_E = 1.4426950408889634
 
@@ -31,9 +31,12 @@ def _attend_range(
     width,
     block_size,
     block_stride,
+    window,
+    softcap,
     ROWS: tl.constexpr,
     KEYS: tl.constexpr,
     WIDTH: tl.constexpr,
+    CAPPED: tl.constexpr,
 ):
     """Rows of queries over keys start..stop of one request: weighted sum, largest score, and sum of weights."""
     largest = tl.full((ROWS,), -1e38, tl.float32)  # finite: -inf minus -inf is not a number
@@ -48,7 +51,10 @@ def _attend_range(
         inside = there[:, None] & (column < width)[None, :]
         key = tl.load(key_ptr + row[:, None] + column[None, :], mask=inside, other=0.0)
         scores = tl.dot(query, tl.trans(key), input_precision="ieee") * scale
-        seen = there[None, :] & (at[None, :] <= positions[:, None])
+        if CAPPED:
+            # softcap * tanh(scores / softcap) by exp2, both in powers of two; 2.885… is 2 / ln 2.
+            scores = softcap * (1.0 - 2.0 / (tl.exp2(scores * (2.8853900817779268 / softcap)) + 1.0))
+        seen = there[None, :] & (at[None, :] <= positions[:, None]) & (at[None, :] > positions[:, None] - window)
         scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(largest, tl.max(scores, axis=1))
         weights = tl.exp2(scores - higher[:, None])
@@ -78,10 +84,13 @@ def _prefill(
     out_stride,
     block_stride,
     table_stride,
+    window,
+    softcap,
     TOKENS: tl.constexpr,
     ROWS: tl.constexpr,
     KEYS: tl.constexpr,
     WIDTH: tl.constexpr,
+    CAPPED: tl.constexpr,
 ):
     tile, kv_head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     start = tl.load(starts_ptr + request)
@@ -107,15 +116,18 @@ def _prefill(
         key_ptr + head_offset,
         value_ptr + head_offset,
         tables_ptr + request.to(tl.int64) * table_stride,
-        0,
+        tl.maximum(0, length - count + tile * TOKENS + 1 - window),
         tl.minimum(length, length - count + (tile + 1) * TOKENS),
         scale,
         width,
         block_size,
         block_stride,
+        window,
+        softcap,
         ROWS,
         KEYS,
         WIDTH,
+        CAPPED,
     )
     out = out / tl.where(total > 0, total, 1.0)[:, None]
     to = out_ptr + at[:, None] * out_stride + head[:, None] * width + column[None, :]
@@ -141,9 +153,12 @@ def _decode_part(
     block_stride,
     table_stride,
     part_length,
+    window,
+    softcap,
     ROWS: tl.constexpr,
     KEYS: tl.constexpr,
     WIDTH: tl.constexpr,
+    CAPPED: tl.constexpr,
 ):
     part, kv_head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     parts, kv_heads = tl.num_programs(0), tl.num_programs(1)
@@ -164,15 +179,18 @@ def _decode_part(
         key_ptr + head_offset,
         value_ptr + head_offset,
         tables_ptr + request.to(tl.int64) * table_stride,
-        part * part_length,
+        tl.maximum(part * part_length, length - window),
         tl.minimum(length, (part + 1) * part_length),
         scale,
         width,
         block_size,
         block_stride,
+        window,
+        softcap,
         ROWS,
         KEYS,
         WIDTH,
+        CAPPED,
     )
     to = (request.to(tl.int64) * kv_heads * group + head) * parts + part
     tl.store(parts_ptr + to[:, None] * width + column[None, :], out, mask=inside)
@@ -194,24 +212,38 @@ def _join_parts(parts_ptr, largest_ptr, totals_ptr, out_ptr, parts, width, PARTS
     tl.store(out_ptr + row * width + column, joined.to(out_ptr.dtype.element_ty), mask=column < width)
 
 
-def plan_attention(paging: Paging, scale: float) -> Attention:
+_EVERYTHING = 2**30
+"""A window that no context is longer than."""
+
+
+def plan_attention(paging: Paging, spec: AttentionSpec) -> Attention:
     """See Kernels.plan_attention; a step of decoding alone splits its contexts, any other goes by tiles."""
     attend = _attend_decode if paging.max_query_len == 1 else _attend_prefill
 
     def planned(query: Tensor, key_cache: Tensor, value_cache: Tensor, scales: KVScales | None = None) -> Tensor:
         if scales is not None:
-            return reference.plan_attention(paging, scale)(query, key_cache, value_cache, scales)
-        # Scores are kept in powers of two, which the hardware computes.
-        return attend(paging, scale * _LOG2_E, query, key_cache, value_cache)
+            return reference.plan_attention(paging, spec)(query, key_cache, value_cache, scales)
+        return attend(paging, spec, query, key_cache, value_cache)
 
     return planned
 
 
-def _attend_prefill(paging: Paging, scale: float, query: Tensor, key_cache: Tensor, value_cache: Tensor) -> Tensor:
+def _parameters(spec: AttentionSpec) -> tuple[float, int, float, bool]:
+    """Scale, window, softcap, and whether scores are capped. Scores in powers of two are what the hardware computes."""
+    window = spec.window or _EVERYTHING
+    if spec.softcap is None:
+        return spec.scale * _LOG2_E, window, 1.0, False
+    return spec.scale * _LOG2_E, window, spec.softcap * _LOG2_E, True
+
+
+def _attend_prefill(
+    paging: Paging, spec: AttentionSpec, query: Tensor, key_cache: Tensor, value_cache: Tensor
+) -> Tensor:
     heads, width = query.shape[1:]
     group = heads // key_cache.shape[1]
     rows = max(triton.next_power_of_2(group), 16 if paging.max_query_len * group <= 16 else 64)
     tokens = rows // group
+    scale, window, softcap, capped = _parameters(spec)
     out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     grid = (triton.cdiv(paging.max_query_len, tokens), key_cache.shape[1], len(paging.context_lens))
     _prefill[grid](
@@ -231,18 +263,24 @@ def _attend_prefill(paging: Paging, scale: float, query: Tensor, key_cache: Tens
         out.stride(0),
         key_cache.stride(0),
         paging.block_tables.stride(0),
+        window,
+        softcap,
         TOKENS=tokens,
         ROWS=rows,
         KEYS=32,
         WIDTH=triton.next_power_of_2(width),
+        CAPPED=capped,
     )
     return out
 
 
-def _attend_decode(paging: Paging, scale: float, query: Tensor, key_cache: Tensor, value_cache: Tensor) -> Tensor:
+def _attend_decode(
+    paging: Paging, spec: AttentionSpec, query: Tensor, key_cache: Tensor, value_cache: Tensor
+) -> Tensor:
     heads, width = query.shape[1:]
     kv_heads = key_cache.shape[1]
     requests = len(paging.context_lens)
+    scale, window, softcap, capped = _parameters(spec)
     parts, part_length = split_context(paging.max_context_len, requests * kv_heads)
     out = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     partial = torch.empty((requests, heads, parts, width), dtype=torch.float32, device=query.device)
@@ -265,9 +303,12 @@ def _attend_decode(paging: Paging, scale: float, query: Tensor, key_cache: Tenso
         key_cache.stride(0),
         paging.block_tables.stride(0),
         part_length,
+        window,
+        softcap,
         ROWS=max(16, triton.next_power_of_2(heads // kv_heads)),
         KEYS=32,
         WIDTH=triton.next_power_of_2(width),
+        CAPPED=capped,
     )
     width_block = triton.next_power_of_2(width)
     _join_parts[(requests * heads,)](

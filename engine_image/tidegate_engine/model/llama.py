@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.kernels.grouped import GroupedMatrix
-from tidegate_engine.kernels.interface import Attention, Kernels, Linear, Matrix, Paging
+from tidegate_engine.kernels.interface import Attention, AttentionSpec, Kernels, Linear, Matrix, Paging
 from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.model.shares import Shares
@@ -61,7 +61,7 @@ class Llama:
             batch.max_context_len,
             kv.block_size,
         )
-        attend = self.kernels.plan_attention(paging, self.config.head_dim**-0.5)
+        attend = self.kernels.plan_attention(paging, AttentionSpec(self.config.head_dim**-0.5))
         # Once a step, for its tokens: a table of 131,072 positions would cost 67 MB and the time to fill it.
         angles = torch.outer(batch.positions.to(torch.float32), self.frequencies)
         cos, sin = angles.cos(), angles.sin()

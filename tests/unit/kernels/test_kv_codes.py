@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from kernel_cases import STEPS, Step, kernel_set
-from tidegate_engine.kernels.interface import KVScales, Paging
+from tidegate_engine.kernels.interface import AttentionSpec, KVScales, Paging
 from tidegate_engine.kernels.kv_codes import LARGEST, decode, encode
 from tidegate_engine.kernels.reference import REFERENCE
 from tidegate_engine.model.kv import KVCache, block_bytes
@@ -89,9 +89,9 @@ def test_attention_over_codes_is_attention_over_the_numbers_they_stand_for(step:
     assert isinstance(scales, KVScales)
     query = drawn(sum(step.new), step.heads, step.head_dim)
     numbers = [decode(kv.keys[0], scales.key, torch.float32), decode(kv.values[0], scales.value, torch.float32)]
-    wanted = REFERENCE.plan_attention(paging, 0.25)(query, *numbers)
+    wanted = REFERENCE.plan_attention(paging, AttentionSpec(0.25))(query, *numbers)
     for kernels in (REFERENCE, kernel_set("cpu", "cpu")):
-        attend = kernels.plan_attention(paging, 0.25)
+        attend = kernels.plan_attention(paging, AttentionSpec(0.25))
         torch.testing.assert_close(attend(query, kv.keys[0], kv.values[0], scales), wanted, atol=2e-5, rtol=2e-5)
 
 
