@@ -40,3 +40,7 @@ class SamplingParams:
     ignore_eos: bool = False
     """Where true, `stop_token_ids` do not end the request."""
     min_tokens: int = 0
+    prompt_logprobs: int | None = None
+    """As `logprobs`, for every token of the prompt but the first, which nothing precedes."""
+    embed: bool = False
+    """The prompt's embedding is wanted and no answer; `max_tokens` is 1, and that token goes nowhere."""

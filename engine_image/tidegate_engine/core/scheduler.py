@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from tidegate_engine.core.blocks import BlockPool, IntegrityError
 from tidegate_engine.core.request import FinishReason, SamplingParams
-from tidegate_engine.core.sequence import Sequence, State
+from tidegate_engine.core.sequence import Scored, Sequence, State
 
 ARRIVALS_PER_LEVEL = 256
 """A request goes before those that came fewer places before it than this, and are one level less urgent."""
@@ -49,6 +49,14 @@ class Work:
     token_ids: tuple[int, ...]
     block_table: tuple[int, ...]
     samples: bool
+    scored: Scored | None = None
+    embeds: bool = False
+    """Whether the last row's hidden state is wanted."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of logits that are sampled."""
+        return int(self.samples)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,7 +292,9 @@ class Scheduler:
         start, end = sequence.num_computed, sequence.num_computed + count
         sequence.num_computed = end
         tokens = tuple(sequence.tokens[start:end])
-        return Work(sequence.id, start, tokens, tuple(sequence.blocks), end == len(sequence.tokens))
+        samples = end == len(sequence.tokens)
+        embeds = samples and sequence.params.embed
+        return Work(sequence.id, start, tokens, tuple(sequence.blocks), samples, sequence.score(start, end), embeds)
 
     def _count_prompt(self, sequence: Sequence) -> None:
         reached = min(sequence.num_computed, sequence.prompt_length)
@@ -299,7 +309,8 @@ class Scheduler:
             reason = sequence.append(token)
             if reason is not None:
                 break
-        self.totals.generated_tokens += len(kept)
+        if not sequence.params.embed:
+            self.totals.generated_tokens += len(kept)
         cached = 0 if sequence.announced else sequence.cached_tokens or 0
         sequence.announced = True
         if reason is not None:

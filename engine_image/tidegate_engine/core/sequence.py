@@ -17,6 +17,17 @@ class State(Enum):
     ENDED = "ended"
 
 
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Positions from `start` on of which a step is to tell how likely the tokens after them were."""
+
+    start: int
+    targets: tuple[int, ...]
+    """The tokens that do follow, one a position."""
+    top: int
+    """How many of the likeliest tokens are wanted beside them."""
+
+
 @dataclass(slots=True, eq=False)
 class Sequence:
     """`num_computed` chases the number of tokens; what lies between is the work that is left."""
@@ -36,6 +47,8 @@ class Sequence:
     """Prompt tokens found in the cache at first admission; None before it."""
     most_computed: int = 0
     """The furthest `num_computed` has been; work below it is recomputation."""
+    num_scored: int = 0
+    """Prompt positions whose next token's probability has been asked of a step."""
     announced: bool = False
     """Whether an output has gone out."""
     digests: list[bytes] = field(default_factory=list)
@@ -55,14 +68,27 @@ class Sequence:
         return self.digests[index]
 
     def cached_blocks(self, pool: BlockPool) -> list[int]:
-        """Blocks already computed for a beginning of these tokens; one token at least is left to compute."""
+        """Blocks already computed for a beginning of these tokens; one token at least is left to compute.
+
+        None where the prompt's probabilities are wanted: what is not computed cannot tell them.
+        """
         found: list[int] = []
+        if self.params.prompt_logprobs is not None and self.num_scored < self.prompt_length - 1:
+            return found
         for index in range((len(self.tokens) - 1) // pool.block_size):
             block = pool.find(self.digest(index, pool))
             if block is None:
                 break
             found.append(block)
         return found
+
+    def score(self, start: int, end: int) -> Scored | None:
+        """The positions from `start` up to `end` whose next token is of the prompt and was not asked for before."""
+        top, start, end = self.params.prompt_logprobs, max(start, self.num_scored), min(end, self.prompt_length - 1)
+        if top is None or start >= end:
+            return None
+        self.num_scored = end
+        return Scored(start, tuple(self.tokens[start + 1 : end + 1]), top)
 
     def publish(self, pool: BlockPool) -> None:
         """Offer every full block whose keys and values are written."""

@@ -40,6 +40,17 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
     top: list[float]
 
 
+class Event(msgspec.Struct, frozen=True, array_like=True):
+    """A share of a request's prompt in a step, or, where `tokens` is 0, that the step took its blocks away."""
+
+    id: int
+    step: int
+    """Steps since start, this one included."""
+    at: float
+    start: int
+    tokens: int
+
+
 class Output(msgspec.Struct, frozen=True, array_like=True):
     """New tokens of one request; `finish_reason` is set exactly once, in its last message."""
 
@@ -49,6 +60,10 @@ class Output(msgspec.Struct, frozen=True, array_like=True):
     finish_reason: FinishReason | None = None
     cached_tokens: int = 0
     """Prompt tokens found in the prefix cache; filled in the first message of a request."""
+    prompt_logprobs: list[TokenLogprobs] | None = None
+    """Of the prompt's second token and on, in the first message of a request that wants them."""
+    embedding: bytes | None = None
+    """Little-endian float32 of length 1, in the only message of a request that wants it."""
 
 
 class Stats(msgspec.Struct, frozen=True, array_like=True):
@@ -86,6 +101,7 @@ class Outputs(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
     outputs: list[Output]
     stats: Stats
+    events: list[Event] = []
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):

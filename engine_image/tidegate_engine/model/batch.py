@@ -24,7 +24,7 @@ class ForwardBatch:
     block_tables: torch.Tensor
     """int32 [R, max blocks], padded with 0"""
     logit_rows: torch.Tensor
-    """int64 [S], the rows whose logits are wanted"""
+    """int64 [S], the rows whose logits or hidden states are wanted: sampled ones, then those of prompts to be scored"""
     max_query_len: int
     max_context_len: int
 

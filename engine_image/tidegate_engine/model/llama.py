@@ -53,6 +53,10 @@ class Llama:
 
     def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
         """Logits float32 [S, V], the whole vocabulary on every rank; the batch's keys and values go into `kv`."""
+        return self.logits(self.hidden(batch, kv))
+
+    def hidden(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
+        """What the head is given, [S, H], the same on every rank; the batch's keys and values go into `kv`."""
         paging = Paging(
             batch.query_start,
             batch.context_lens,
@@ -73,7 +77,7 @@ class Llama:
             x, residual = self.kernels.add_rms_norm(x, residual, layer.mlp_norm, self.config.norm_eps)
             x = self._mlp(layer, x)
             x, residual = self.kernels.add_rms_norm(x, residual, next_norm, self.config.norm_eps)
-        return self._logits(x[batch.logit_rows])
+        return x[batch.logit_rows]
 
     def _embedded(self, token_ids: Tensor) -> Tensor:
         if isinstance(self.embedding, GroupedMatrix):
@@ -110,7 +114,8 @@ class Llama:
             dist.all_reduce(x)
         return x
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
+        """The head: [S, H] to float32 [S, V], the whole vocabulary on every rank."""
         if not len(x):  # a step of chunks that do not end their prompts; every rank has the same one
             return x.new_empty((0, self.config.vocab_size), dtype=torch.float32)
         part = self.head(x).to(torch.float32)

@@ -30,6 +30,14 @@ class Network(Protocol):
         """Logits float32 [S, V], the whole vocabulary on every rank; the batch's keys and values go into `kv`."""
         ...
 
+    def hidden(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
+        """The half of it before the head: what the head is given, [S, H], the same on every rank."""
+        ...
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The head alone: [S, H] to float32 [S, V]; every rank is called with the same rows."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
@@ -51,6 +59,14 @@ class LoadedModel:
     def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
         """Logits float32 [S, vocabulary], whole on every rank; the batch's keys and values are written into `kv`."""
         return self.network.forward(batch, kv)
+
+    def hidden(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
+        """The first half of `forward`: the network's last hidden states [S, hidden size], as the head is given them."""
+        return self.network.hidden(batch, kv)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The second half of `forward`. Every rank calls it with the same rows."""
+        return self.network.logits(hidden)
 
 
 def load(path: Path, shard: Shard, dtype: str, max_model_len: int | None) -> LoadedModel:

@@ -6,9 +6,10 @@ import time
 
 from tidegate_engine.core.blocks import BlockPool
 from tidegate_engine.core.scheduler import Limits, RequestRefused, Scheduler
-from tidegate_engine.link.messages import Abort, Output, Stats, Submit
+from tidegate_engine.link.messages import Abort, Event, Output, Stats, Submit, TokenLogprobs
 from tidegate_engine.runtime.ranks import Ranks
 from tidegate_engine.runtime.sampler import Sampler
+from tidegate_engine.runtime.trace import Trace
 
 
 class Engine:
@@ -19,6 +20,9 @@ class Engine:
         self._vocab_size = vocab_size
         self._ranks = ranks
         self._sampler = sampler
+        self._trace = Trace()
+        self._scores: dict[int, list[TokenLogprobs]] = {}
+        """What is known of prompts that are to be scored and have no output yet."""
         self._steps = 0
         self._last_step = 0.0
         self._slowest_step = 0.0
@@ -39,17 +43,21 @@ class Engine:
             wrong = next((token for token in ids if not 0 <= token < self._vocab_size), None)
             if wrong is not None:
                 raise RequestRefused(f"{name}: token {wrong} is not in the vocabulary of {self._vocab_size}")
-        if params.logprobs is not None and not 0 <= params.logprobs <= self._vocab_size:
-            raise RequestRefused(f"logprobs {params.logprobs}: ask for 0 to {self._vocab_size}")
+        for name, count in (("logprobs", params.logprobs), ("prompt_logprobs", params.prompt_logprobs)):
+            if count is not None and not 0 <= count <= self._vocab_size:
+                raise RequestRefused(f"{name} {count}: ask for 0 to {self._vocab_size}")
         self.scheduler.add(request.id, request.prompt, params, request.priority)
         self._sampler.add(request.id, request.prompt, params)
+        self._trace.begin(request)
+        if params.prompt_logprobs is not None:
+            self._scores[request.id] = []
         self._ranks.hear(request)
 
     def abort(self, abort: Abort) -> None:
         """End requests without a word."""
         self.scheduler.abort(abort.ids)
         for id in abort.ids:
-            self._sampler.remove(id)
+            self._forget(id)
         self._ranks.hear(abort)
 
     def step(self) -> list[Output]:
@@ -58,7 +66,11 @@ class Engine:
         batch = self.scheduler.schedule()
         if batch is None:
             return []
-        sampled = self._ranks.run(batch)
+        self._trace.step(batch, self._steps + 1, began)
+        sampled, readout = self._ranks.run(batch)
+        for id, scores in readout.scores.items():
+            if id in self._scores:
+                self._scores[id] += scores
         rows = (part.id for part in batch.work if part.samples)
         logprobs = dict(zip(rows, sampled.logprobs, strict=True))
         outputs: list[Output] = []
@@ -71,16 +83,27 @@ class Engine:
                     None if known is None else known[: len(output.tokens)],
                     output.finish_reason,
                     output.cached_tokens,
+                    self._scores.pop(output.id, None),
+                    readout.embeddings.get(output.id),
                 )
             )
             if output.finish_reason is None:
                 self._sampler.heard(output.id, output.tokens)
             else:
-                self._sampler.remove(output.id)
+                self._forget(output.id)
         self._steps += 1
         self._last_step = time.monotonic() - began
         self._slowest_step = max(self._slowest_step, self._last_step)
         return outputs
+
+    def take_events(self) -> list[Event]:
+        """What the steps since the last call did to prompts, for whoever wants to know where a request's time went."""
+        return self._trace.take()
+
+    def _forget(self, id: int) -> None:
+        self._sampler.remove(id)
+        self._trace.end(id)
+        self._scores.pop(id, None)
 
     def stats(self) -> Stats:
         """Gauges and totals as they are now."""

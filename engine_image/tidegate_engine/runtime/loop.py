@@ -31,7 +31,7 @@ def run(channel: BlockingChannel[ToRuntime], engine: Engine, followers: Follower
         busy = engine.has_work
         outputs += engine.step()
         if busy or was_busy or outputs:
-            channel.send(Outputs(outputs, engine.stats()))
+            channel.send(Outputs(outputs, engine.stats(), engine.take_events()))
         was_busy = busy
 
 

@@ -16,6 +16,7 @@ def pack(batch: Batch, block_size: int, device: str) -> ForwardBatch:
     query_start = [0]
     context_lens: list[int] = []
     logit_rows: list[int] = []
+    scored_rows: list[int] = []
     widest = max(len(work.block_table) for work in batch.work)
     tables: list[tuple[int, ...]] = []
     for work in batch.work:
@@ -29,6 +30,9 @@ def pack(batch: Batch, block_size: int, device: str) -> ForwardBatch:
         tables.append(table + (0,) * (widest - len(table)))
         if work.samples:
             logit_rows.append(len(token_ids) - 1)
+        if work.scored is not None:
+            first = query_start[-2] + work.scored.start - work.start
+            scored_rows += range(first, first + len(work.scored.targets))
     return ForwardBatch(
         token_ids=torch.tensor(token_ids, dtype=torch.int64, device=device),
         positions=torch.tensor(positions, dtype=torch.int64, device=device),
@@ -36,7 +40,7 @@ def pack(batch: Batch, block_size: int, device: str) -> ForwardBatch:
         query_start=torch.tensor(query_start, dtype=torch.int32, device=device),
         context_lens=torch.tensor(context_lens, dtype=torch.int32, device=device),
         block_tables=torch.tensor(tables, dtype=torch.int32, device=device),
-        logit_rows=torch.tensor(logit_rows, dtype=torch.int64, device=device),
+        logit_rows=torch.tensor(logit_rows + scored_rows, dtype=torch.int64, device=device),
         max_query_len=max(len(work.token_ids) for work in batch.work),
         max_context_len=max(context_lens),
     )

@@ -12,6 +12,7 @@ from tidegate_engine.link.channel import BlockingChannel
 from tidegate_engine.link.messages import Abort, Submit
 from tidegate_engine.runtime.errors import RankLost
 from tidegate_engine.runtime.followers import Followers, Step, ToFollower
+from tidegate_engine.runtime.readout import Readout
 from tidegate_engine.runtime.runner import Runner
 from tidegate_engine.runtime.sampler import Sampled, Sampler
 
@@ -30,19 +31,19 @@ class Ranks:
         """An event that the leader's scheduler has accepted; the others hear it before the next step."""
         self._events.append(event)
 
-    def run(self, batch: Batch) -> Sampled:
+    def run(self, batch: Batch) -> tuple[Sampled, Readout]:
         """Compute on every rank, sample on this one. Raises RankLost."""
         self._followers.tell(Step(self._sampled, self._events))
         self._events = []
         try:
-            logits = self._runner.run(batch)
+            logits, readout = self._runner.run(batch)
         except RuntimeError:
             # The collective operation fails on this side when the other side is gone.
             self._followers.check()
             raise
         sampled = self._sampler.sample(batch, logits)
         self._sampled = sampled.tokens
-        return sampled
+        return sampled, readout
 
 
 def follow(channel: BlockingChannel[ToFollower], scheduler: Scheduler, runner: Runner) -> None:

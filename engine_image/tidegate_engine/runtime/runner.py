@@ -10,6 +10,7 @@ from tidegate_engine.core.scheduler import Batch, Work
 from tidegate_engine.model import LoadedModel
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.runtime.packing import pack
+from tidegate_engine.runtime.readout import Readout, read_out, wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,15 @@ class Runner:
     model: LoadedModel
     kv: KVCache
 
-    def run(self, batch: Batch) -> torch.Tensor:
-        """Logits float32 [S, V] of the rows that sample; keys and values of all tokens are written."""
+    def run(self, batch: Batch) -> tuple[torch.Tensor, Readout]:
+        """Logits float32 [S, V] of the rows that sample, and what prompts tell; all keys and values are written."""
         with torch.inference_mode():
-            return self.model.forward(pack(batch, self.kv.block_size, self.model.device), self.kv)
+            packed = pack(batch, self.kv.block_size, self.model.device)
+            if not wanted(batch):
+                return self.model.forward(packed, self.kv), Readout()
+            hidden = self.model.hidden(packed, self.kv)
+            logits = self.model.logits(hidden[: sum(part.num_rows for part in batch.work)])
+            return logits, read_out(batch, hidden, self.model)
 
     def warm_up(self) -> None:
         """Compute a prefill and a decode once, so that the first user does not wait for allocations and compilation."""

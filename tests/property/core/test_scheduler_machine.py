@@ -54,7 +54,7 @@ class Asked:
     answer: list[int] = field(default_factory=list)
     reason: FinishReason | None = None
     aborted: bool = False
-    computed: int = 0
+    scored: list[int] = field(default_factory=list)
 
 
 class SchedulerMachine(RuleBasedStateMachine):
@@ -82,13 +82,25 @@ class SchedulerMachine(RuleBasedStateMachine):
         ignore_eos=st.booleans(),
         min_tokens=st.integers(0, 3),
         priority=st.sampled_from([-1, 0, 0, 0, 1]),
+        prompt_logprobs=st.sampled_from([None, None, 0]),
     )
     def add(
-        self, beginning: int, rest: list[int], max_tokens: int, ignore_eos: bool, min_tokens: int, priority: int
+        self,
+        beginning: int,
+        rest: list[int],
+        max_tokens: int,
+        ignore_eos: bool,
+        min_tokens: int,
+        priority: int,
+        prompt_logprobs: int | None,
     ) -> None:
         prompt = [[], [0] * 8, [1, 0, 2, 0, 1]][beginning] + rest
         params = SamplingParams(
-            max_tokens=max_tokens, stop_token_ids=(STOP_TOKEN,), ignore_eos=ignore_eos, min_tokens=min_tokens
+            max_tokens=max_tokens,
+            stop_token_ids=(STOP_TOKEN,),
+            ignore_eos=ignore_eos,
+            min_tokens=min_tokens,
+            prompt_logprobs=prompt_logprobs,
         )
         pool = self.scheduler.pool
         total = len(prompt) + max_tokens
@@ -147,6 +159,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         tokens = asked.prompt + asked.answer
         assert list(work.token_ids) == tokens[work.start : work.start + len(work.token_ids)]
         assert work.samples == (work.start + len(work.token_ids) == len(tokens))
+        if work.scored is not None:
+            first, last = work.scored.start, work.scored.start + len(work.scored.targets)
+            assert work.start <= first < last <= work.start + len(work.token_ids)
+            assert list(work.scored.targets) == asked.prompt[first + 1 : last + 1]
+            asked.scored += range(first, last)
         state = START if work.start == 0 else self.cache[self.slot(work, work.start - 1)]
         for offset, token in enumerate(work.token_ids):
             state = after(state, token)
@@ -161,6 +178,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             asked = self.asked[output.id]
             assert not asked.aborted and asked.reason is None, "nothing is heard of a request after its end"
             assert output.cached_tokens <= (len(asked.prompt) - 1 if not asked.answer else 0)
+            scored = [] if asked.params.prompt_logprobs is None else list(range(len(asked.prompt) - 1))
+            assert asked.scored == scored, "every token of a prompt but the first is scored once, before the answer"
             asked.answer += output.tokens
             asked.reason = output.finish_reason
             expected, reason = expected_answer(asked.prompt, asked.params)
