@@ -4,20 +4,24 @@ Every step spends one token budget, running requests first, each in its turn. Ch
 and recomputation after preemption are all this arithmetic. Source of the idea: vLLM's V1 scheduler.
 A turn is the order of arrival, moved by priority: one level is worth `ARRIVALS_PER_LEVEL` places. So a less urgent
 request waits for a bounded number of later ones and never for ever, and no clock is needed to say so.
+Drafts (guesses of the next tokens, checked in the step that computes them) get what budget and blocks are left when all
+else has its share: nobody waits, is cut short or preempted for a guess.
 The same calls in the same order give the same batches, so that every rank can run its own scheduler.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Ordered
-from dataclasses import dataclass
 from itertools import pairwise
 
 from tidegate_engine.core.blocks import BlockPool, IntegrityError
 from tidegate_engine.core.request import FinishReason, SamplingParams
-from tidegate_engine.core.sequence import Scored, Sequence, State
+from tidegate_engine.core.sequence import Sequence, State
+from tidegate_engine.core.step import Batch, Decoding, Limits, RequestOutput, Totals, Work
+
+__all__ = ["Batch", "Decoding", "Limits", "RequestOutput", "RequestRefused", "Scheduler", "Totals", "Work"]
 
 ARRIVALS_PER_LEVEL = 256
 """A request goes before those that came fewer places before it than this, and are one level less urgent."""
@@ -25,75 +29,6 @@ ARRIVALS_PER_LEVEL = 256
 
 class RequestRefused(ValueError):
     """The request could never run here; the message names the value and the limit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What bounds a step and a request."""
-
-    max_model_len: int
-    """Tokens of prompt and answer together."""
-    token_budget: int
-    """Tokens computed in a step."""
-    slots: int
-    """Requests running at a time."""
-    prefix_caching: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One request's share of a step: compute `token_ids` from position `start`, and sample after them if `samples`."""
-
-    id: int
-    start: int
-    token_ids: tuple[int, ...]
-    block_table: tuple[int, ...]
-    samples: bool
-    scored: Scored | None = None
-    embeds: bool = False
-    """Whether the last row's hidden state is wanted."""
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of logits that are sampled."""
-        return int(self.samples)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Batch:
-    """A step. What ran already comes first, then what was admitted, each in order of turn; sampled rows are those with
-    `samples`, in the same order.
-    """
-
-    work: tuple[Work, ...]
-    preempted: tuple[int, ...] = ()
-    """Requests that gave up their blocks for it, and wait again."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens this step computes."""
-        return sum(len(part.token_ids) for part in self.work)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestOutput:
-    """New tokens of one request; `cached_tokens` is told in the first, `finish_reason` in the last."""
-
-    id: int
-    tokens: tuple[int, ...]
-    finish_reason: FinishReason | None
-    cached_tokens: int
-
-
-@dataclass(slots=True)
-class Totals:
-    """Counts since start."""
-
-    preemptions: int = 0
-    prompt_tokens: int = 0
-    """Prompt tokens computed for the first time."""
-    cached_tokens: int = 0
-    generated_tokens: int = 0
 
 
 class Scheduler:
@@ -165,20 +100,31 @@ class Scheduler:
             if sequence is not None:
                 self._end(sequence)
 
-    def schedule(self) -> Batch | None:
-        """The next step, or None where nothing is left to do. Each batch is committed before the next is made."""
+    def decoding(self) -> list[Decoding]:
+        """Requests whose next tokens may be guessed, in order of turn."""
+        return [
+            Decoding(sequence.id, sequence.tokens, sequence.room)
+            for sequence in self._running
+            if sequence.num_computed == len(sequence.tokens) - 1 and sequence.room > 0
+        ]
+
+    def schedule(self, drafts: Mapping[int, Ordered[int]] | None = None) -> Batch | None:
+        """The next step, or None where nothing is left to do. Each batch is committed before the next is made.
+
+        `drafts` are guesses of the next tokens by request; of those that do not fit, the beginning is taken, or none.
+        """
         if self._in_flight is not None:
             raise IntegrityError("the batch in flight is not committed yet")
         budget = self.limits.token_budget
         self._preempted = []
-        work: list[Work] = []
+        planned: list[tuple[Sequence, int]] = []
         index = 0
         while index < len(self._running) and budget > 0:
             sequence = self._running[index]
             count = min(len(sequence.tokens) - sequence.num_computed, budget)
             if not self._make_room(sequence, count):
                 break
-            work.append(self._advance(sequence, count))
+            planned.append((sequence, self._advance(sequence, count)))
             budget -= count
             index += 1
         if not self._preempted:
@@ -188,22 +134,28 @@ class Scheduler:
                     break
                 count = min(len(sequence.tokens) - sequence.num_computed, budget)
                 self._grow(sequence, count)
-                work.append(self._advance(sequence, count))
+                planned.append((sequence, self._advance(sequence, count)))
                 budget -= count
-        if not work:
+        if not planned:
             return None
+        work: list[Work] = []
+        for sequence, start in planned:
+            guesses = self._guesses(sequence, (drafts or {}).get(sequence.id, ()), budget)
+            budget -= len(guesses)
+            work.append(self._work(sequence, start, guesses))
         self._in_flight = Batch(tuple(work), tuple(self._preempted))
         return self._in_flight
 
     def commit(self, batch: Batch, sampled: Ordered[Ordered[int]]) -> list[RequestOutput]:
         """Take a finished step's tokens: one list for each part that samples. None sampled: the last is done again.
 
-        What ended while the batch was in flight gives its blocks back here, and is not heard of again.
+        Of a part with drafts, the guesses that came true and one token after them. What ended while the batch was in
+        flight gives its blocks back here, and is not heard of again.
         """
         if batch is not self._in_flight:
             raise IntegrityError("this batch is not the one in flight")
         if len(sampled) != sum(part.samples for part in batch.work):
-            raise IntegrityError(f"{len(sampled)} rows were sampled, which is not what the batch asked for")
+            raise IntegrityError(f"{len(sampled)} parts were sampled, which is not what the batch asked for")
         self._in_flight = None
         outputs: list[RequestOutput] = []
         rows = iter(sampled)
@@ -211,15 +163,14 @@ class Scheduler:
             tokens = next(rows) if part.samples else ()
             retired = self._retiring.pop(part.id, None)
             sequence = self._sequences[part.id] if retired is None else retired
-            if part.samples and not tokens:
-                sequence.num_computed -= 1
-            self._count_prompt(sequence)
-            if self.limits.prefix_caching:
-                sequence.publish(self.pool)
+            output = self._take(sequence, tokens) if tokens and retired is None else None
+            self._settle(sequence, part, len(tokens), 0 if output is None else len(output.tokens))
             if retired is not None:
                 retired.let_go(self.pool)
-            elif tokens:
-                outputs.append(self._take(sequence, tokens))
+            elif output is not None:
+                outputs.append(output)
+                if output.finish_reason is not None:
+                    self._end(sequence)
         return outputs
 
     def check_integrity(self) -> None:
@@ -288,13 +239,51 @@ class Scheduler:
         while len(sequence.blocks) < self.pool.blocks_for(sequence.num_computed + count):
             sequence.blocks.append(self.pool.allocate())
 
-    def _advance(self, sequence: Sequence, count: int) -> Work:
-        start, end = sequence.num_computed, sequence.num_computed + count
-        sequence.num_computed = end
-        tokens = tuple(sequence.tokens[start:end])
-        samples = end == len(sequence.tokens)
-        embeds = samples and sequence.params.embed
-        return Work(sequence.id, start, tokens, tuple(sequence.blocks), samples, sequence.score(start, end), embeds)
+    def _advance(self, sequence: Sequence, count: int) -> int:
+        """Count tokens as computed by the step that is being made; where they start."""
+        start = sequence.num_computed
+        sequence.num_computed += count
+        return start
+
+    def _guesses(self, sequence: Sequence, drafts: Ordered[int], budget: int) -> Ordered[int]:
+        """As many of the guesses as can be checked in this step with blocks that nobody needs, which are taken."""
+        if sequence.num_computed < len(sequence.tokens):
+            return ()
+        places = (len(sequence.blocks) + self.pool.num_free) * self.pool.block_size - sequence.num_computed
+        guesses = drafts[: max(0, min(budget, sequence.room, places))]
+        self._grow(sequence, len(guesses))
+        return guesses
+
+    def _work(self, sequence: Sequence, start: int, guesses: Ordered[int]) -> Work:
+        tokens = (*sequence.tokens[start : sequence.num_computed], *guesses)
+        samples = sequence.num_computed == len(sequence.tokens)
+        return Work(
+            sequence.id,
+            start,
+            tokens,
+            tuple(sequence.blocks),
+            samples,
+            sequence.score(start, sequence.num_computed),
+            embeds=samples and sequence.params.embed,
+            drafts=len(guesses),
+        )
+
+    def _settle(self, sequence: Sequence, part: Work, sampled: int, kept: int) -> None:
+        """Make `num_computed` what is known to be right, and share and give back blocks accordingly.
+
+        The keys and values of guesses that came true are in their places; those of the others will be overwritten.
+        """
+        if part.samples and not sampled:
+            sequence.num_computed -= 1
+        if part.drafts:
+            accepted = min(part.drafts, max(0, sampled - 1))
+            self.totals.count_draft(part.drafts, accepted)
+            sequence.num_computed += min(accepted, kept)
+        self._count_prompt(sequence)
+        if self.limits.prefix_caching:
+            sequence.publish(self.pool)
+        if part.drafts:
+            sequence.shrink(self.pool)
 
     def _count_prompt(self, sequence: Sequence) -> None:
         reached = min(sequence.num_computed, sequence.prompt_length)
@@ -313,8 +302,6 @@ class Scheduler:
             self.totals.generated_tokens += len(kept)
         cached = 0 if sequence.announced else sequence.cached_tokens or 0
         sequence.announced = True
-        if reason is not None:
-            self._end(sequence)
         return RequestOutput(sequence.id, tuple(kept), reason, cached)
 
     def _end(self, sequence: Sequence) -> None:

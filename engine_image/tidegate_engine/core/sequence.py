@@ -58,6 +58,11 @@ class Sequence:
         """Tokens sampled so far."""
         return len(self.tokens) - self.prompt_length
 
+    @property
+    def room(self) -> int:
+        """Tokens that can still be sampled before the last."""
+        return self.params.max_tokens - self.num_generated - 1
+
     def digest(self, index: int, pool: BlockPool) -> bytes:
         """The name of block `index`, which must be full of known tokens. Computed once: tokens never change."""
         size = pool.block_size
@@ -95,6 +100,12 @@ class Sequence:
         while (self.num_published + 1) * pool.block_size <= self.num_computed:
             pool.publish(self.blocks[self.num_published], self.digest(self.num_published, pool))
             self.num_published += 1
+
+    def shrink(self, pool: BlockPool) -> None:
+        """Give back the blocks past those that are computed: what was taken for guesses that did not come true."""
+        needed = pool.blocks_for(self.num_computed)
+        pool.release(self.blocks[needed:])
+        del self.blocks[needed:]
 
     def let_go(self, pool: BlockPool) -> None:
         """Give the blocks back; the tokens stay, to be computed again or never."""

@@ -28,8 +28,7 @@ def pack(batch: Batch, block_size: int, device: str) -> ForwardBatch:
         query_start.append(len(token_ids))
         context_lens.append(end)
         tables.append(table + (0,) * (widest - len(table)))
-        if work.samples:
-            logit_rows.append(len(token_ids) - 1)
+        logit_rows += range(len(token_ids) - work.num_rows, len(token_ids))
         if work.scored is not None:
             first = query_start[-2] + work.scored.start - work.start
             scored_rows += range(first, first + len(work.scored.targets))

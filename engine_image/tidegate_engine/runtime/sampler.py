@@ -1,22 +1,41 @@
-"""Choosing tokens: what each request has said so far, and the tensors that its parameters become."""
+"""Choosing tokens: what each request has said so far, and the tensors that its parameters become.
+
+Why drafts change no token, drawn ones included: the random number of a position comes from (seed, choice, position)
+alone. Row j of a part with drafts has the logits, the penalties and the number that a step without drafts would have,
+provided the guesses before it are what that step would have said; so the token drawn there is the same token. It is
+taken while that holds, that is up to the first guess which is not the token drawn in its place, and the wrong guess
+costs only its own computing. So the answer is equal, not only in distribution, and nothing needs to be accepted by
+chance as in Leviathan et al., "Fast inference from transformers via speculative decoding", 2023. A draft that draws
+with the same number always agrees where its distribution is the same; where it is not, it agrees less often than the
+best rule of acceptance could, which is the price of equal tokens.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from tidegate_engine.core.request import SamplingParams
-from tidegate_engine.core.scheduler import Batch, Work
+from tidegate_engine.core.scheduler import Batch
 from tidegate_engine.kernels.sampling import add_bias, apply_penalties, logprobs, sample
 from tidegate_engine.link.messages import TokenLogprobs
 from tidegate_engine.runtime.uniform import uniform
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """One row of logits: whose next token it is, at which position, and which guesses would have been said by then."""
+
+    id: int
+    position: int
+    ahead: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Sampled:
-    """By sampled row, the tokens, and their log probabilities where the request wants them."""
+    """By part that samples, the tokens, and their log probabilities where the request wants them."""
 
     tokens: list[list[int]]
     logprobs: list[list[TokenLogprobs] | None]
@@ -42,6 +61,25 @@ class _Voice:
             return params.logit_bias
         return params.logit_bias | dict.fromkeys(params.stop_token_ids, float("-inf"))
 
+    def hear(self, tokens: Sequence[int]) -> None:
+        """Take note of what was said."""
+        self.num_generated += len(tokens)
+        if self.penalised:
+            for token in tokens:
+                self.counts[token] = self.counts.get(token, 0) + 1
+
+    def after(self, ahead: Sequence[int]) -> _Voice:
+        """This voice, had it said that much more."""
+        if not ahead:
+            return self
+        voice = replace(self, counts=dict(self.counts) if self.penalised else self.counts)
+        voice.hear(ahead)
+        return voice
+
+
+_SILENT = SamplingParams(max_tokens=1, temperature=0.0)
+"""Of a request that was aborted while its batch was in flight; its row is thrown away."""
+
 
 class Sampler:
     """Keeps one voice per live request; preemption leaves it alone, since what was said stays said."""
@@ -62,32 +100,58 @@ class Sampler:
 
     def heard(self, id: int, tokens: Sequence[int]) -> None:
         """Tokens that the scheduler has taken."""
-        voice = self._voices[id]
-        voice.num_generated += len(tokens)
-        if voice.penalised:
-            for token in tokens:
-                voice.counts[token] = voice.counts.get(token, 0) + 1
+        self._voices[id].hear(tokens)
 
     def sample(self, batch: Batch, logits: torch.Tensor) -> Sampled:
-        """One token for each part of the batch that samples; `logits` float32 [S, V] are changed in place."""
+        """For each part of the batch that samples, the guesses that came true and one token more.
+
+        `logits` float32 [S, V], a row for the last known token of a part and one for each guess, are changed in place.
+        """
         parts = [part for part in batch.work if part.samples]
         if not parts:
             return Sampled([], [])
+        rows: list[Row] = []
+        guesses: list[tuple[int, ...]] = []
+        for part in parts:
+            end = part.start + len(part.token_ids) - part.drafts
+            drafts = part.token_ids[len(part.token_ids) - part.drafts :]
+            rows += [Row(part.id, end + count, drafts[:count]) for count in range(part.num_rows)]
+            guesses.append(drafts)
         with torch.inference_mode():
-            return self._sample(parts, logits)
+            voices = [self._voice(row) for row in rows]
+            drawn = self._choose(voices, rows, logits)
+            known = self._logprobs(voices, logits, drawn)
+        tokens = drawn.tolist()
+        sampled = Sampled([], [])
+        first = 0
+        for drafts in guesses:
+            last = first + accepted(drafts, tokens[first : first + len(drafts)]) + 1
+            sampled.tokens.append(tokens[first:last])
+            found = [row for row in known[first:last] if row is not None]
+            sampled.logprobs.append(found or None)
+            first += len(drafts) + 1
+        return sampled
 
-    def _sample(self, parts: list[Work], logits: torch.Tensor) -> Sampled:
-        # A request that was aborted while its batch was in flight has no voice any more; its row is thrown away.
-        silent = _Voice(SamplingParams(max_tokens=1, temperature=0.0))
-        voices = [self._voices.get(part.id, silent) for part in parts]
+    def draw(self, rows: Sequence[Row], logits: torch.Tensor) -> list[int]:
+        """A token for each row of another model's `logits` float32 [S, V], by the requests' own parameters.
+
+        The random number is that of the position, so that a guess is drawn as the token itself will be.
+        """
+        with torch.inference_mode():
+            return self._choose([self._voice(row) for row in rows], rows, logits).tolist()
+
+    def _voice(self, row: Row) -> _Voice:
+        voice = self._voices.get(row.id)
+        return _Voice(_SILENT) if voice is None else voice.after(row.ahead)
+
+    def _choose(self, voices: list[_Voice], rows: Sequence[Row], logits: torch.Tensor) -> torch.Tensor:
         self._penalise(voices, logits)
         self._bias(voices, logits)
         draws = [
-            uniform(voice.params.seed, voice.params.choice, part.start + len(part.token_ids))
-            for part, voice in zip(parts, voices, strict=True)
+            uniform(voice.params.seed, voice.params.choice, row.position)
+            for voice, row in zip(voices, rows, strict=True)
         ]
-        tokens = self._draw(voices, logits, draws)
-        return Sampled([[token] for token in tokens.tolist()], self._logprobs(voices, logits, tokens))
+        return self._draw(voices, logits, draws)
 
     def _draw(self, voices: list[_Voice], logits: torch.Tensor, draws: list[float]) -> torch.Tensor:
         params = [voice.params for voice in voices]
@@ -137,16 +201,20 @@ class Sampler:
                 torch.tensor(values, dtype=torch.float32, device=device),
             )
 
-    def _logprobs(
-        self, voices: list[_Voice], logits: torch.Tensor, tokens: torch.Tensor
-    ) -> list[list[TokenLogprobs] | None]:
+    def _logprobs(self, voices: list[_Voice], logits: torch.Tensor, tokens: torch.Tensor) -> list[TokenLogprobs | None]:
         wanting = [row for row, voice in enumerate(voices) if voice.params.logprobs is not None]
-        found: list[list[TokenLogprobs] | None] = [None] * len(voices)
+        found: list[TokenLogprobs | None] = [None] * len(voices)
         if wanting:
             k = max(voices[row].params.logprobs or 0 for row in wanting)
             chosen, ids, top = logprobs(logits[wanting], tokens[wanting], k)
             table = zip(wanting, chosen.tolist(), ids.tolist(), top.tolist(), strict=True)
             for row, own, row_ids, row_top in table:
                 count = voices[row].params.logprobs or 0
-                found[row] = [TokenLogprobs(own, row_ids[:count], row_top[:count])]
+                found[row] = TokenLogprobs(own, row_ids[:count], row_top[:count])
         return found
+
+
+def accepted(drafts: Sequence[int], tokens: Sequence[int]) -> int:
+    """How many of the guesses came true before the first that did not."""
+    pairs = zip(drafts, tokens, strict=True)
+    return next((count for count, (guess, token) in enumerate(pairs) if guess != token), len(drafts))

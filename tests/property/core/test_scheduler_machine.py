@@ -2,14 +2,16 @@
 
 The model of these tests writes into each cache slot a digest of the whole prefix that ends there, derived from the slot
 before it as the block table has it, exactly as keys and values derive from all before them. Its next token is read from
-the last slot. So a block shared wrongly, freed early, or published before it was written changes the tokens.
+the last slot. So a block shared wrongly, freed early, or published before it was written changes the tokens; so does
+a guess that stays after it was found wrong.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
@@ -115,13 +117,29 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.next_id += 1
 
     @precondition(lambda self: self.batch is None)
-    @rule()
-    def schedule(self) -> None:
+    @rule(right=st.lists(st.integers(0, 5), max_size=4), wrong=st.integers(0, 3), trimmed=st.booleans())
+    def schedule(self, right: list[int], wrong: int, trimmed: bool) -> None:
+        """Each running request in turn has so many guesses that will come true, then so many of chance."""
         unfinished = [id for id, asked in self.asked.items() if asked.reason is None and not asked.aborted]
-        self.batch = self.scheduler.schedule()
+        before = self.scheduler.totals.preemptions
+        drafts: dict[int, list[int]] = {}
+        for place, decoding in enumerate(self.scheduler.decoding()):
+            asked = self.asked[decoding.id]
+            assert list(decoding.tokens) == asked.prompt + asked.answer
+            assert decoding.room == asked.params.max_tokens - len(asked.answer) - 1
+            told = expected_answer(asked.prompt, replace(asked.params, ignore_eos=True))[0][len(asked.answer) :]
+            guesses = told[: right[place] if place < len(right) else 0] + [(place + self.next_id) % VOCABULARY] * wrong
+            drafts[decoding.id] = guesses[: decoding.room] if trimmed else guesses
+        without = self.step_without_drafts() if any(drafts.values()) else None
+        self.batch = self.scheduler.schedule(drafts)
         assert (self.batch is None) == (not unfinished)
         if self.batch is None:
             return
+        found = ([(part.id, part.start, len(part.token_ids) - part.drafts) for part in self.batch.work],
+                 self.scheduler.totals.preemptions - before)  # fmt: skip
+        assert without in (None, found), "a guess changes nothing else of a step"
+        for part in self.batch.work:
+            assert list(part.token_ids[len(part.token_ids) - part.drafts :]) == drafts.get(part.id, [])[: part.drafts]
         assert self.batch.num_tokens <= self.limits.token_budget
         ids = [work.id for work in self.batch.work]
         assert len(ids) == len(set(ids))
@@ -144,31 +162,51 @@ class SchedulerMachine(RuleBasedStateMachine):
         written = list(self.cache)
         sampled: list[list[int]] = []
         for work in self.batch.work:
-            state = self.compute(work, written)
+            states = self.compute(work, written)
             if work.samples:
                 drop = dropped == len(sampled)
-                sampled.append([] if drop else [next_token(state)])
+                sampled.append([] if drop else self.choose(work, states))
         self.cache = written
         outputs = self.scheduler.commit(self.batch, sampled)
         self.batch = None
         self.hear(outputs)
 
-    def compute(self, work: Work, written: list[bytes]) -> bytes:
-        """Write this part's slots; what was there before the step is read from before the step."""
+    def compute(self, work: Work, written: list[bytes]) -> list[bytes]:
+        """Write this part's slots; what was there before the step is read from before the step. States of its rows."""
         asked = self.asked[work.id]
         tokens = asked.prompt + asked.answer
-        assert list(work.token_ids) == tokens[work.start : work.start + len(work.token_ids)]
-        assert work.samples == (work.start + len(work.token_ids) == len(tokens))
+        end = work.start + len(work.token_ids) - work.drafts
+        assert list(work.token_ids[: end - work.start]) == tokens[work.start : end]
+        assert work.samples == (end == len(tokens))
+        assert work.samples or not work.drafts
+        assert work.drafts < max(1, asked.params.max_tokens - len(asked.answer))
         if work.scored is not None:
             first, last = work.scored.start, work.scored.start + len(work.scored.targets)
-            assert work.start <= first < last <= work.start + len(work.token_ids)
+            assert work.start <= first < last <= end
             assert list(work.scored.targets) == asked.prompt[first + 1 : last + 1]
             asked.scored += range(first, last)
-        state = START if work.start == 0 else self.cache[self.slot(work, work.start - 1)]
+        states = [START if work.start == 0 else self.cache[self.slot(work, work.start - 1)]]
         for offset, token in enumerate(work.token_ids):
-            state = after(state, token)
-            written[self.slot(work, work.start + offset)] = state
-        return state
+            states.append(after(states[-1], token))
+            written[self.slot(work, work.start + offset)] = states[-1]
+        return states[-1 - work.drafts :]
+
+    def choose(self, work: Work, states: list[bytes]) -> list[int]:
+        """The guesses that are what the model says, and the token after them."""
+        guesses = work.token_ids[len(work.token_ids) - work.drafts :]
+        said: list[int] = []
+        for place, state in enumerate(states):
+            said.append(next_token(state))
+            if place == len(guesses) or guesses[place] != said[-1]:
+                break
+        return said
+
+    def step_without_drafts(self) -> tuple[list[tuple[int, int, int]], int]:
+        """What a copy of the scheduler does when nothing is guessed: its work, and how many it preempts."""
+        other = copy.deepcopy(self.scheduler)
+        batch = other.schedule()
+        work = [] if batch is None else [(part.id, part.start, len(part.token_ids)) for part in batch.work]
+        return work, other.totals.preemptions - self.scheduler.totals.preemptions
 
     def slot(self, work: Work, position: int) -> int:
         return work.block_table[position // self.block_size] * self.block_size + position % self.block_size
@@ -204,7 +242,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             return
         for _ in range(5000):
             if self.batch is None:
-                self.schedule()
+                self.schedule(right=[2, 0, 1], wrong=1, trimmed=True)
             if self.batch is None:
                 break
             self.commit(dropped=-1)
@@ -216,6 +254,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert asked.aborted != (asked.reason is not None), "every request ends exactly once"
         totals = self.scheduler.totals
         assert totals.generated_tokens == sum(len(asked.answer) for asked in self.asked.values())
+        assert totals.accepted_tokens <= totals.draft_tokens
+        assert totals.accepted_tokens == sum(totals.accepted_by_position)
         prompts = sum(len(asked.prompt) for asked in self.asked.values() if not asked.aborted)
         everything = sum(len(asked.prompt) for asked in self.asked.values())
         assert prompts <= totals.prompt_tokens + totals.cached_tokens <= everything

@@ -231,6 +231,119 @@ def test_a_step_that_yields_no_token_is_done_again() -> None:
     assert (work.start, work.token_ids, work.samples) == (2, (102,), True)
 
 
+def speculating(under_test: Scheduler, drafts: dict[int, list[int]], sampled: list[list[int]]) -> list[RequestOutput]:
+    """A step that checks `drafts`."""
+    batch = under_test.schedule(drafts)
+    assert batch is not None
+    outputs = under_test.commit(batch, sampled)
+    under_test.check_integrity()
+    return outputs
+
+
+def decoding(max_tokens: int = 20, **shape: int) -> Scheduler:
+    """Request 1 with a prompt of three tokens and one of its answer, 9, that is not computed yet."""
+    under_test = scheduler(**shape)
+    under_test.add(1, tokens(3), SamplingParams(max_tokens=max_tokens, stop_token_ids=(7,)))
+    step(under_test)
+    return under_test
+
+
+@pytest.mark.parametrize(
+    ("sampled", "said", "next_start", "used"),
+    [
+        pytest.param([5, 6, 8, 4], (5, 6, 8, 4), 7, 2, id="all come true, and one more is known"),
+        pytest.param([5, 6, 1], (5, 6, 1), 6, 2, id="the third is wrong"),
+        pytest.param([1], (1,), 4, 1, id="the first is wrong, and the block taken for it is given back"),
+        pytest.param([], None, 3, 1, id="nothing was sampled"),
+    ],
+)
+def test_of_three_guesses(sampled: list[int], said: tuple[int, ...] | None, next_start: int, used: int) -> None:
+    under_test = decoding()
+    outputs = speculating(under_test, {1: [5, 6, 8]}, [sampled])
+    assert [output.tokens for output in outputs] == ([] if said is None else [said])
+    assert under_test.pool.num_used == used
+    [work] = scheduled(under_test).work
+    assert (work.start, len(work.token_ids), work.num_rows) == (next_start, 1, 1)
+
+
+def test_a_guess_is_computed_after_what_is_known_and_has_a_row_of_its_own() -> None:
+    batch = decoding().schedule({1: [5, 6], 77: [1]})
+    assert batch is not None
+    [work] = batch.work
+    assert (work.start, work.token_ids, work.drafts, work.num_rows) == (3, (9, 5, 6), 2, 3)
+    assert len(work.block_table) == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "drafts"),
+    [
+        pytest.param({"token_budget": 3}, 2, id="the budget that is left"),
+        pytest.param({"max_tokens": 4}, 2, id="what the answer has room for, the last token left out"),
+        pytest.param({"num_blocks": 1, "max_tokens": 2}, 0, id="no block"),
+        pytest.param({"num_blocks": 2, "block_size": 2, "max_tokens": 2}, 0, id="a block that is full"),
+        pytest.param({"num_blocks": 4, "block_size": 2, "max_tokens": 5}, 3, id="blocks for all of them"),
+    ],
+)
+def test_guesses_are_as_many_as_fit_in(shape: dict[str, int], drafts: int) -> None:
+    batch = decoding(**shape).schedule({1: [5, 6, 8, 4, 3, 2]})
+    assert batch is not None
+    assert batch.work[0].drafts == drafts
+
+
+def test_who_waits_is_admitted_before_anything_is_guessed() -> None:
+    under_test = decoding(token_budget=8)
+    under_test.add(2, tokens(6, first=500), SamplingParams(max_tokens=9))
+    batch = under_test.schedule({1: [5, 6, 8]})
+    assert batch is not None
+    assert [(work.id, len(work.token_ids), work.drafts) for work in batch.work] == [(1, 2, 1), (2, 6, 0)]
+
+
+def test_nothing_is_guessed_for_a_prompt_that_is_not_finished() -> None:
+    under_test = scheduler(token_budget=8)
+    under_test.add(1, tokens(9), SamplingParams(max_tokens=9))
+    assert under_test.decoding() == []
+    batch = under_test.schedule({1: [5]})
+    assert batch is not None
+    assert [(work.samples, work.drafts) for work in batch.work] == [(False, 0)]
+
+
+def test_a_stop_among_the_guesses_is_the_end_and_what_was_right_is_shared() -> None:
+    under_test = decoding(max_tokens=9)
+    [output] = speculating(under_test, {1: [5, 6, 8, 4, 7, 3]}, [[5, 6, 8, 4, 7, 3, 2]])
+    assert (output.tokens, output.finish_reason) == ((5, 6, 8, 4, 7), FinishReason.STOP)
+    assert under_test.pool.num_used == 0
+    under_test.add(2, [*tokens(3), 9, 5, 6, 8, 4, 7], SamplingParams(max_tokens=1))
+    assert step(under_test)[0] == [(2, 8, 1)]
+
+
+def test_a_guess_that_was_wrong_is_not_shared() -> None:
+    under_test = decoding(max_tokens=9)
+    speculating(under_test, {1: [5, 6, 8, 4, 3]}, [[5, 1]])
+    under_test.abort([1])
+    under_test.add(2, [*tokens(3), 9, 5, 6, 8, 4, 3], SamplingParams(max_tokens=1))
+    assert step(under_test)[0] == [(2, 4, 5)]
+
+
+def test_who_leaves_while_its_guesses_are_checked_gives_everything_back() -> None:
+    under_test = decoding()
+    batch = under_test.schedule({1: [5, 6, 8]})
+    assert batch is not None
+    under_test.abort([1])
+    assert under_test.commit(batch, [[5, 6, 8, 4]]) == []
+    assert (under_test.pool.num_used, under_test.has_work) == (0, False)
+    under_test.check_integrity()
+
+
+def test_drafts_are_counted_with_what_came_true_of_them() -> None:
+    under_test = decoding()
+    speculating(under_test, {1: [5, 6, 8]}, [[5, 6, 1]])
+    speculating(under_test, {1: [5]}, [[5, 4]])
+    speculating(under_test, {}, [[5]])
+    totals = under_test.totals
+    assert (totals.drafts, totals.draft_tokens, totals.accepted_tokens) == (2, 4, 3)
+    assert totals.accepted_by_position == [2, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("prompt", "max_tokens", "message"),
     [
@@ -261,7 +374,7 @@ def test_batches_are_committed_one_by_one_and_in_full() -> None:
     batch = scheduled(under_test)
     with pytest.raises(IntegrityError, match="in flight"):
         under_test.schedule()
-    with pytest.raises(IntegrityError, match="rows"):
+    with pytest.raises(IntegrityError, match="parts"):
         under_test.commit(batch, [])
     under_test.commit(batch, [[3]])
     with pytest.raises(IntegrityError, match="not the one"):

@@ -23,3 +23,13 @@ def test_a_chunk_and_a_decode_side_by_side() -> None:
     assert packed.block_tables.tolist() == [[3, 9], [5, 0], [7, 0]]
     assert packed.logit_rows.tolist() == [0, 5]
     assert (packed.max_query_len, packed.max_context_len) == (3, 7)
+
+
+def test_guesses_have_rows_of_their_own() -> None:
+    batch = Batch(
+        (
+            Work(1, start=6, token_ids=(50, 51, 52), block_table=(3, 9, 1), samples=True, drafts=2),
+            Work(2, start=2, token_ids=(60,), block_table=(5,), samples=True),
+        )
+    )
+    assert pack(batch, block_size=4, device="cpu").logit_rows.tolist() == [0, 1, 2, 3]

@@ -8,13 +8,18 @@ import pytest
 import torch
 from tidegate_engine.core.request import SamplingParams
 from tidegate_engine.core.scheduler import Batch, Work
-from tidegate_engine.runtime.sampler import Sampler
+from tidegate_engine.runtime.sampler import Row, Sampler
 
 VOCABULARY = 50
 
 
 def batch(*ids: int, position: int = 4) -> Batch:
     return Batch(tuple(Work(id, 0, (1,) * position, (0,), samples=True) for id in ids))
+
+
+def with_drafts(*drafts: int, position: int = 4) -> Batch:
+    token_ids = (1,) * position + drafts
+    return Batch((Work(1, 0, token_ids, (0,), samples=True, drafts=len(drafts)),))
 
 
 def logits(rows: int) -> torch.Tensor:
@@ -103,6 +108,51 @@ def test_seed_choice_and_position_decide_the_draw() -> None:
     assert draws(5, 0) != draws(5, 1), "n > 1 with one seed must not say the same n times"
     assert draws(5, 0) != draws(6, 0)
     assert len(set(draws(5, 0))) > 10
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        pytest.param(SamplingParams(9, temperature=0.0), id="greedy"),
+        pytest.param(SamplingParams(9, seed=3), id="drawn"),
+        pytest.param(SamplingParams(9, seed=3, top_k=9, top_p=0.8, min_p=0.01), id="drawn from a few"),
+        pytest.param(SamplingParams(9, 0.0, frequency_penalty=1.5, presence_penalty=0.5), id="with penalties"),
+        pytest.param(SamplingParams(9, seed=3, repetition_penalty=1.5), id="drawn, with a penalty on the prompt too"),
+        pytest.param(SamplingParams(9, 0.0, stop_token_ids=(3, 7), min_tokens=6), id="with a stop that is too early"),
+        pytest.param(
+            SamplingParams(9, seed=3, logit_bias={5: 3.0}, logprobs=3), id="with a bias and log probabilities"
+        ),
+    ],
+)
+@pytest.mark.parametrize("right", [0, 2, 3], ids=["no guess comes true", "two guesses come true", "all come true"])
+def test_guesses_change_nothing_of_what_is_said(params: SamplingParams, right: int) -> None:
+    plain = Sampler()
+    plain.add(1, [1, 2, 3], params)
+    plain.heard(1, [4, 4])
+    said: list[int] = []
+    known = []
+    for at in range(right + 1):
+        found = plain.sample(batch(1, position=4 + at), logits(4)[at : at + 1])
+        said += found.tokens[0]
+        known += found.logprobs[0] or []
+        plain.heard(1, found.tokens[0])
+    guesses = said[:right] + [(said[right] + 1) % VOCABULARY] * (3 - right)
+    guessing = Sampler()
+    guessing.add(1, [1, 2, 3], params)
+    guessing.heard(1, [4, 4])
+    sampled = guessing.sample(with_drafts(*guesses), logits(4))
+    assert sampled.tokens == [said]
+    assert sampled.logprobs == [known or None]
+
+
+def test_another_models_guess_is_drawn_as_the_token_itself_will_be() -> None:
+    sampler = Sampler()
+    sampler.add(1, [2], SamplingParams(9, seed=5, frequency_penalty=0.7))
+    rows = [Row(1, 4), Row(1, 5, (6,)), Row(1, 6, (6, 6))]
+    drawn = sampler.draw(rows, logits(3))
+    assert [token for row in range(3) for token in sampler.draw([rows[row]], logits(3)[row : row + 1])] == drawn
+    sampled = sampler.sample(with_drafts(drawn[0], 9), logits(3)).tokens[0]
+    assert sampled[0] == drawn[0]
 
 
 def test_log_probabilities_are_those_of_the_unscaled_distribution() -> None:
