@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tidegate_engine.kernels import reference
-from tidegate_engine.kernels.interface import Attention, AttentionSpec, Kernels, KVScales, Paging
+from tidegate_engine.kernels.interface import Attention, AttentionSpec, HeadNorms, Kernels, KVScales, Paging
 from tidegate_engine.kernels.kv_codes import decode
 
 
@@ -164,7 +164,44 @@ def _prefilling(paging: Paging, window: int | None) -> list[_Group]:
     return groups
 
 
+def rotate_and_write(
+    qkv: Tensor,
+    angles: tuple[Tensor, Tensor],
+    norms: HeadNorms | None,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    slots: Tensor,
+    scales: KVScales | None = None,
+) -> Tensor:
+    """See RotateAndWrite."""
+    keys = key_cache.shape[1]
+    queries = qkv.shape[1] - 2 * keys
+    query, key, value = torch.split(qkv, [queries, keys, keys], dim=1)
+    if norms is not None:
+        query.copy_(rms_norm(query, norms.query, norms.epsilon))
+        key.copy_(rms_norm(key, norms.key, norms.epsilon))
+    rotate(qkv[:, : queries + keys], *angles)
+    reference.write_kv(key, value, key_cache, value_cache, slots, scales)
+    return query
+
+
+def silu_and_mul(x: Tensor) -> Tensor:
+    """See Kernels.silu_and_mul."""
+    gate, up = x.chunk(2, dim=-1)
+    return F.silu(gate).mul_(up)
+
+
 def cpu_kernels() -> Kernels:
     """The set for this machine."""
     description = f"torch on CPU ({torch.backends.cpu.get_cpu_capability()}), flash attention over gathered blocks"
-    return Kernels(description, rms_norm, add_rms_norm, rotate, reference.write_kv, plan_attention, reference.linear)
+    return Kernels(
+        description,
+        rms_norm,
+        add_rms_norm,
+        rotate,
+        reference.write_kv,
+        plan_attention,
+        reference.linear,
+        rotate_and_write,
+        silu_and_mul,
+    )

@@ -81,6 +81,35 @@ class WriteKV(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """Weights [D] of the norm of each query head and each key head, before they are rotated."""
+
+    query: Tensor
+    key: Tensor
+    epsilon: float
+
+
+class RotateAndWrite(Protocol):
+    """What lies between the projection to queries, keys and values, and attention: a pass over each token's heads."""
+
+    def __call__(
+        self,
+        qkv: Tensor,
+        angles: tuple[Tensor, Tensor],
+        norms: HeadNorms | None,
+        key_cache: Tensor,
+        value_cache: Tensor,
+        slots: Tensor,
+        scales: KVScales | None = None,
+    ) -> Tensor:
+        """The queries of `qkv` [T, Hq + 2 Hk, D], normalised and rotated by `angles` (cosines, sines), a view of it.
+
+        Keys, treated alike, and values go to their slots in the caches; what `qkv` holds of them then is undefined.
+        """
+        ...
+
+
 class Linear(Protocol):
     """x W^T + b, its weight arranged as this set of kernels wants it."""
 
@@ -106,3 +135,6 @@ class Kernels:
     """(paging, what is computed) -> attention for every such layer of this step"""
     linear: Callable[[Matrix, Tensor | None], Linear]
     """(weight [N, K], bias [N] or None) -> the layer; called once at load, and may keep another arrangement of it"""
+    rotate_and_write: RotateAndWrite
+    silu_and_mul: Callable[[Tensor], Tensor]
+    """(gate and up side by side [T, 2 I]) -> silu(gate) * up [T, I]"""

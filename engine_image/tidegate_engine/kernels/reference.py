@@ -9,7 +9,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tidegate_engine.kernels.grouped import GroupedMatrix
-from tidegate_engine.kernels.interface import Attention, AttentionSpec, Kernels, KVScales, Linear, Matrix, Paging
+from tidegate_engine.kernels.interface import (
+    Attention,
+    AttentionSpec,
+    HeadNorms,
+    Kernels,
+    KVScales,
+    Linear,
+    Matrix,
+    Paging,
+)
 from tidegate_engine.kernels.kv_codes import decode, encode
 
 
@@ -99,4 +108,33 @@ def linear(weight: Matrix, bias: Tensor | None) -> Linear:
     return partial(F.linear, weight=weight.dequantized() if isinstance(weight, GroupedMatrix) else weight, bias=bias)
 
 
-REFERENCE = Kernels("plain torch", rms_norm, add_rms_norm, rotate, write_kv, plan_attention, linear)
+def rotate_and_write(
+    qkv: Tensor,
+    angles: tuple[Tensor, Tensor],
+    norms: HeadNorms | None,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    slots: Tensor,
+    scales: KVScales | None = None,
+) -> Tensor:
+    """See RotateAndWrite."""
+    keys = key_cache.shape[1]
+    queries = qkv.shape[1] - 2 * keys
+    query, key, value = torch.split(qkv, [queries, keys, keys], dim=1)
+    if norms is not None:
+        query.copy_(rms_norm(query, norms.query, norms.epsilon))
+        key.copy_(rms_norm(key, norms.key, norms.epsilon))
+    rotate(qkv[:, : queries + keys], *angles)
+    write_kv(key, value, key_cache, value_cache, slots, scales)
+    return query
+
+
+def silu_and_mul(x: Tensor) -> Tensor:
+    """See Kernels.silu_and_mul."""
+    gate, up = x.to(torch.float32).chunk(2, dim=-1)
+    return (F.silu(gate) * up).to(x.dtype)
+
+
+REFERENCE = Kernels(
+    "plain torch", rms_norm, add_rms_norm, rotate, write_kv, plan_attention, linear, rotate_and_write, silu_and_mul
+)

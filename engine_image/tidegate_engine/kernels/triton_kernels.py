@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 import triton
 
-from tidegate_engine.kernels import reference, triton_attention, triton_rows
+from tidegate_engine.kernels import reference, triton_fused, triton_rows
 from tidegate_engine.kernels.interface import Kernels
+from tidegate_engine.kernels.triton_attention import TritonAttention
+from tidegate_engine.kernels.triton_tiles import AttentionTiles
 
 
-def triton_kernels(device: str) -> Kernels:
-    """The set for a device such as "cuda:0"."""
+def triton_kernels(device: str, tiles: AttentionTiles | None = None) -> Kernels:
+    """The set for a device such as "cuda:0"; `tiles` are those of attention, where a search has found any."""
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else f"{device}, interpreted"
     return Kernels(
         f"Triton {triton.__version__} on {name}",
@@ -18,6 +20,8 @@ def triton_kernels(device: str) -> Kernels:
         triton_rows.add_rms_norm,
         triton_rows.rotate,
         triton_rows.write_kv,
-        triton_attention.plan_attention,
+        TritonAttention(tiles).plan,
         reference.linear,
+        triton_fused.rotate_and_write,
+        triton_fused.silu_and_mul,
     )

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.kernels.grouped import GroupedMatrix
-from tidegate_engine.kernels.interface import Attention, AttentionSpec, Kernels, Linear, Matrix, Paging
+from tidegate_engine.kernels.interface import Attention, AttentionSpec, HeadNorms, Kernels, Linear, Matrix, Paging
 from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.model.shares import Shares
@@ -96,18 +96,15 @@ class Llama:
     ) -> Tensor:
         queries, keys = self.shares.query_heads, self.shares.kv_heads
         qkv = layer.qkv(x).view(len(x), queries + 2 * keys, self.config.head_dim)
-        query, key, value = torch.split(qkv, [queries, keys, keys], dim=1)
+        norms: HeadNorms | None = None
         if layer.query_norm is not None and layer.key_norm is not None:
-            query.copy_(self.kernels.rms_norm(query, layer.query_norm, self.config.norm_eps))
-            key.copy_(self.kernels.rms_norm(key, layer.key_norm, self.config.norm_eps))
-        self.kernels.rotate(qkv[:, : queries + keys], *angles)
+            norms = HeadNorms(layer.query_norm, layer.key_norm, self.config.norm_eps)
         key_cache, value_cache, scales = kv.keys[index], kv.values[index], kv.scales_of(index)
-        self.kernels.write_kv(key, value, key_cache, value_cache, slots, scales)
+        query = self.kernels.rotate_and_write(qkv, angles, norms, key_cache, value_cache, slots, scales)
         return self._reduced(layer.output(attend(query, key_cache, value_cache, scales).flatten(1)))
 
     def _mlp(self, layer: Layer, x: Tensor) -> Tensor:
-        gate, up = layer.gate_up(x).chunk(2, dim=-1)
-        return self._reduced(layer.down(F.silu(gate).mul_(up)))
+        return self._reduced(layer.down(self.kernels.silu_and_mul(layer.gate_up(x))))
 
     def _reduced(self, x: Tensor) -> Tensor:
         if self.shard.size > 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 import kernel_cases
 import pytest
-from kernel_cases import STEPS, TOLERANCE, Step
+from kernel_cases import HEADS, STEPS, TOLERANCE, Heads, Step
 
 Measure = Callable[..., float]
 
@@ -22,17 +22,23 @@ def interpreter() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+@pytest.fixture
+def interpreted(interpreter: ProcessPoolExecutor) -> Measure:
+    """Runs a measure of kernel_cases with Triton's kernels; gives the largest difference."""
+
+    def run(function: Any, *rest: Any) -> float:
+        return float(interpreter.submit(function, "triton", *rest).result(timeout=300))
+
+    return run
+
+
 @pytest.fixture(params=["cpu", "triton"])
 def measure(request: pytest.FixtureRequest) -> Measure:
     """Runs a measure of kernel_cases with this set of kernels; gives the largest difference."""
     if request.param == "cpu":
         return lambda function, *rest: float(function("cpu", *rest))
-    pool: ProcessPoolExecutor = request.getfixturevalue("interpreter")
-
-    def run(function: Any, *rest: Any) -> float:
-        return float(pool.submit(function, "triton", *rest).result(timeout=300))
-
-    return run
+    found: Measure = request.getfixturevalue("interpreted")
+    return found
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -56,3 +62,27 @@ class TestEveryKernel:
     @pytest.mark.parametrize("slots", [[0], [7, 3, 4, 11], list(range(12))], ids=["first", "scattered", "all"])
     def test_write_kv_writes_nowhere_else(self, measure: Measure, slots: list[int], dtype: str) -> None:
         assert measure(kernel_cases.write_kv_error, slots, (3, 3, 4, 16), dtype, "cpu") == 0.0
+
+    @pytest.mark.parametrize("normed", [False, True], ids=["as they are", "normalised heads"])
+    @pytest.mark.parametrize("heads", [pytest.param(heads, id=name) for name, heads in HEADS.items()])
+    def test_rotate_and_write(self, measure: Measure, heads: Heads, dtype: str, normed: bool) -> None:
+        assert measure(kernel_cases.rotate_and_write_error, heads, dtype, normed) <= TOLERANCE[dtype] * 4
+
+    @pytest.mark.parametrize("shape", [(1, 16), (3, 2100)], ids=["one row", "rows of two tiles"])
+    def test_silu_and_mul(self, measure: Measure, shape: tuple[int, int], dtype: str) -> None:
+        assert measure(kernel_cases.silu_and_mul_error, shape, dtype) <= TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("codes", ["int8", "float8_e4m3fn"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+class TestCacheInCodes:
+    @pytest.mark.parametrize("step", [pytest.param(step, id=name) for name, step in list(STEPS.items())[3:11]])
+    def test_attention(self, interpreted: Measure, step: Step, dtype: str, codes: str) -> None:
+        assert interpreted(kernel_cases.attention_error, step, dtype, "cpu", codes) <= TOLERANCE[dtype]
+
+    @pytest.mark.parametrize("normed", [False, True], ids=["as they are", "normalised heads"])
+    @pytest.mark.parametrize("heads", [pytest.param(heads, id=name) for name, heads in HEADS.items()])
+    def test_rotate_and_write(self, interpreted: Measure, heads: Heads, dtype: str, normed: bool, codes: str) -> None:
+        assert (
+            interpreted(kernel_cases.rotate_and_write_error, heads, dtype, normed, "cpu", codes) <= TOLERANCE[dtype] * 4
+        )
