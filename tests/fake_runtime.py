@@ -9,13 +9,16 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import struct
 import sys
 import time
+from collections.abc import Sequence
 
 from tidegate_engine.core.request import FinishReason
 from tidegate_engine.link.channel import BlockingChannel
 from tidegate_engine.link.messages import (
     Abort,
+    Event,
     Failed,
     Output,
     Outputs,
@@ -62,6 +65,7 @@ class FakeRuntime:
 
     def _step(self) -> None:
         outputs = []
+        events: list[Event] = []
         self._steps += 1
         for number, (submit, count) in list(self._running.items()):
             token = submit.prompt[count % len(submit.prompt)]
@@ -72,22 +76,32 @@ class FakeRuntime:
                 finish = FinishReason.STOP
             elif count >= submit.params.max_tokens:
                 finish = FinishReason.LENGTH
-            logprobs = None
-            if submit.params.logprobs is not None:
-                top = list(range(submit.params.logprobs))
-                logprobs = [TokenLogprobs(-0.5, top, [-0.5 - index for index in top])]
-            outputs.append(Output(number, [token], logprobs, finish, cached_tokens=0))
+            params = submit.params
+            logprobs = None if params.logprobs is None else [scripted_logprobs(-0.5, params.logprobs)]
+            scores = None
+            if count == 1:
+                events.append(Event(number, self._steps, time.monotonic(), 0, len(submit.prompt)))
+                if params.prompt_logprobs is not None:
+                    scores = [
+                        scripted_logprobs(-float(at), params.prompt_logprobs) for at in range(1, len(submit.prompt))
+                    ]
+            vector = struct.pack("<3f", 0.6, 0.0, -0.8) if params.embed else None
+            outputs.append(Output(number, [token], logprobs, finish, 0, scores, vector))
             self._running[number] = (submit, count)
             if finish is not None:
                 del self._running[number]
-        self._report(outputs)
+        self._report(outputs, events)
         if not self._running:
             self._report([])
 
-    def _report(self, outputs: list[Output]) -> None:
+    def _report(self, outputs: list[Output], events: Sequence[Event] = ()) -> None:
         running = len(self._running)
         stats = Stats(running, 0, running, self._steps, 0, self._prompt, 0, self._generated, 0.001, 0.002)
-        self._channel.send(Outputs(outputs, stats))
+        self._channel.send(Outputs(outputs, stats, list(events)))
+
+
+def scripted_logprobs(chosen: float, count: int) -> TokenLogprobs:
+    return TokenLogprobs(chosen, list(range(count)), [chosen - index for index in range(count)])
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

@@ -41,8 +41,8 @@ async def busy_engine() -> tuple[Engine, Telemetry]:
     first = Outputs([Output(1, [1]), Output(2, [1])], Stats(2, 1, 96, 1, 4, 900, 5, 2, 0.01, 0.02))
     second = Outputs([done, Output(2, [1])], Stats(1, 1, 64, 2, 4, 900, 5, 4, 0.01, 0.02))
     engine = Engine(Link(ready, first, second), telemetry, 32, 256)
-    for _ in range(3):
-        engine.submit(Answer("", 0, 1.0, [Choice(0, [1], SamplingParams(max_tokens=9), [b"a"] * 2)]))
+    for id in ("one", "two", "three"):
+        engine.submit(Answer(id, 0, 1.0, [Choice(0, [1], SamplingParams(max_tokens=9), [b"a"] * 2)]))
     with pytest.raises(RuntimeGone):
         await engine.run()
     return engine, telemetry

@@ -1,9 +1,10 @@
-"""The admin application: liveness, readiness, drain, metrics and load, on a port of its own."""
+"""The admin application: liveness, readiness, drain, metrics, load and requests, on a port of its own."""
 
 from __future__ import annotations
 
 import time
 
+import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from tidegate_engine.server.load import load
 from tidegate_engine.server.logs import log
 from tidegate_engine.server.metrics import EngineCollector, exposition
 from tidegate_engine.server.service import Service
+from tidegate_engine.server.timeline import KEPT, KnownRequests
 
 
 def admin_app(service: Service) -> ASGIApp:
@@ -44,6 +46,18 @@ def admin_app(service: Service) -> ASGIApp:
     async def metrics(_: Request) -> Response:
         return Response(exposition(collector), headers={"content-type": CONTENT_TYPE_LATEST})
 
+    async def requests(_: Request) -> Response:
+        engine = service.engine
+        known = engine.timelines.known(time.monotonic()) if engine else KnownRequests([])
+        return Response(msgspec.json.encode(known), media_type="application/json")
+
+    async def request_timeline(request: Request) -> Response:
+        id, engine = request.path_params["id"], service.engine
+        found = engine.timelines.find(id, time.monotonic()) if engine else None
+        if found is None:
+            return PlainTextResponse(f"{id}: not in flight, and not one of the last {KEPT} requests\n", 404)
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
     application = Starlette(
         routes=[
             Route("/health", health, methods=["GET"]),
@@ -51,6 +65,8 @@ def admin_app(service: Service) -> ASGIApp:
             Route("/drain", drain, methods=["POST", "DELETE"]),
             Route("/load", show_load, methods=["GET"]),
             Route("/metrics", metrics, methods=["GET"]),
+            Route("/debug/requests", requests, methods=["GET"]),
+            Route("/debug/requests/{id}", request_timeline, methods=["GET"]),
         ]
     )
     return CloseWhileDraining(application, service)

@@ -36,8 +36,8 @@ class Choice:
     """One answer: takes tokens from the runtime, gives text. Bounded by `max_tokens`, however slowly it is read."""
 
     __slots__ = (
-        "_decoded", "_detokenizer", "_emitted", "_fresh", "_records", "_stop", "_text", "cached_tokens",
-        "finish_reason", "first_at", "index", "last_at", "params", "prompt", "tokens",
+        "_decoded", "_detokenizer", "_emitted", "_fresh", "_records", "_silent", "_stop", "_text", "cached_tokens",
+        "finish_reason", "first_at", "index", "last_at", "params", "prompt", "prompt_logprobs", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -48,7 +48,9 @@ class Choice:
         token_bytes: Sequence[bytes],
         stops: Sequence[str] = (),
         include_stop: bool = False,
+        silent: bool = False,
     ) -> None:
+        """`silent`: only the prompt's log probabilities are wanted, and the runtime's token is none of the answer's."""
         self.index = index
         self.prompt = prompt
         self.params = params
@@ -57,6 +59,9 @@ class Choice:
         self.finish_reason: FinishReason | None = None
         self.first_at: float | None = None
         self.last_at: float | None = None
+        self.prompt_logprobs: list[TokenLogprobs] | None = None
+        """Of the prompt's second token and on; there before the first text is, where it was asked for."""
+        self._silent = silent
         self._detokenizer = Detokenizer(token_bytes)
         self._stop = StopMatcher(stops, include_stop)
         self._text: list[str] = []
@@ -70,6 +75,10 @@ class Choice:
         self._fresh = True
         if self.first_at is None:
             self.cached_tokens = output.cached_tokens
+            self.prompt_logprobs = output.prompt_logprobs
+        if self._silent:
+            self.finish_reason = output.finish_reason and FinishReason.LENGTH
+            return False
         ends = output.finish_reason is FinishReason.STOP
         for position, token in enumerate(output.tokens):
             self.tokens += 1
@@ -120,6 +129,25 @@ class Choice:
         return Delta(self, text, records, self.finish_reason)
 
 
+class Vector(Choice):
+    """The embedding of one input, where others have an answer."""
+
+    __slots__ = ("embedding",)
+
+    def __init__(self, index: int, prompt: list[int]) -> None:
+        super().__init__(index, prompt, SamplingParams(max_tokens=1, temperature=0.0, embed=True), ())
+        self.embedding = b""
+        """Little-endian float32."""
+
+    def push(self, output: Output, now: float) -> bool:
+        """See Choice; there is one output, with the embedding or with the reason for having none."""
+        self._fresh = True
+        self.cached_tokens = output.cached_tokens
+        self.embedding = output.embedding or b""
+        self.finish_reason = output.finish_reason
+        return False
+
+
 @dataclass(slots=True, eq=False)
 class Answer:
     """One HTTP request: all its choices, and the moment it came (seconds of the monotonic clock)."""
@@ -128,6 +156,9 @@ class Answer:
     created: int
     arrival: float
     choices: list[Choice]
+    priority: int = 0
+    deadline_s: float | None = None
+    """After arrival, seconds."""
     ids: list[int] = field(default_factory=list)
     """The runtime's ids of the choices that still run there."""
     first_at: float | None = None
@@ -135,7 +166,14 @@ class Answer:
     streaming: bool = False
     """Whether the head of a stream has been sent."""
     failure: ApiError | None = None
+    timer: asyncio.TimerHandle | None = None
+    """Of the deadline."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of its response: the name under which the admin port's `/debug/requests/` knows it."""
+        return {"X-Request-Id": self.id}
 
     @property
     def finished(self) -> bool:

@@ -1,4 +1,4 @@
-"""The public application: `/v1/*`."""
+"""The public application: `/v1/*`, `/tokenize` and `/detokenize`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from starlette.types import ASGIApp
 
 from tidegate_engine.server.chat import ChatEndpoint
 from tidegate_engine.server.completion import CompletionEndpoint
+from tidegate_engine.server.embedding import EmbeddingEndpoint
 from tidegate_engine.server.errors import ApiError, InvalidRequest, UnknownModel
-from tidegate_engine.server.http import CloseWhileDraining
+from tidegate_engine.server.http import ClientGone, CloseWhileDraining
 from tidegate_engine.server.responses import Model, ModelList
 from tidegate_engine.server.service import Service
+from tidegate_engine.server.tokenize import TokenizeEndpoints
 
 
 class _NoSuchPath(InvalidRequest):
@@ -40,14 +42,18 @@ def public_app(service: Service) -> ASGIApp:
             raise UnknownModel(f"model: {asked!r} is not served here; give {found.id!r}", param="model")
         return _json(found)
 
+    tokenizing = TokenizeEndpoints(service)
     application = Starlette(
         routes=[
             Route("/v1/chat/completions", ChatEndpoint(service), methods=["POST"]),
             Route("/v1/completions", CompletionEndpoint(service), methods=["POST"]),
+            Route("/v1/embeddings", EmbeddingEndpoint(service), methods=["POST"]),
+            Route("/tokenize", tokenizing.tokenize, methods=["POST"]),
+            Route("/detokenize", tokenizing.detokenize, methods=["POST"]),
             Route("/v1/models", models, methods=["GET"]),
             Route("/v1/models/{name:path}", one_model, methods=["GET"]),
         ],
-        exception_handlers={ApiError: _explain, HTTPException: _no_such_path, Exception: _broken},
+        exception_handlers={ApiError: _explain, ClientGone: _nobody, HTTPException: _no_such_path, Exception: _broken},
     )
     return CloseWhileDraining(application, service)
 
@@ -60,6 +66,11 @@ async def _explain(_: Request, error: Exception) -> Response:
     if not isinstance(error, ApiError):
         raise error
     return Response(error.body(), error.status, error.headers, "application/json")
+
+
+async def _nobody(_: Request, error: Exception) -> Response:
+    """Its client left before the request was whole, so that this is read by nobody."""
+    return Response(status_code=400)
 
 
 async def _no_such_path(request: Request, error: Exception) -> Response:

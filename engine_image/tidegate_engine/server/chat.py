@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +12,9 @@ from tidegate_engine.core.request import FinishReason
 from tidegate_engine.server.answers import Answer, Delta
 from tidegate_engine.server.chat_template import ChatTemplateError
 from tidegate_engine.server.errors import InvalidRequest
-from tidegate_engine.server.generate import LONG_TEXT, GenerateEndpoint
+from tidegate_engine.server.generate import GenerateEndpoint
 from tidegate_engine.server.logprobs import chat_logprobs
+from tidegate_engine.server.prompts import encoded
 from tidegate_engine.server.protocol import ChatRequest, Message, read_chat
 from tidegate_engine.server.responses import (
     ChatChoice,
@@ -42,21 +42,8 @@ class ChatEndpoint(GenerateEndpoint[ChatRequest]):
 
     async def prompts(self, call: ChatRequest, model: ServedModel) -> list[tuple[str, list[int]]]:
         """See GenerateEndpoint."""
-        if model.template is None:
-            raise InvalidRequest("messages: this model has no chat template; use /v1/completions", param="messages")
-        for position, message in enumerate(call.messages):
-            if message.content is None and message.role != "assistant":
-                param = f"messages[{position}].content"
-                raise InvalidRequest(f"{param}: is missing; give the text", param=param)
-        try:
-            text = model.template.render([_for_template(message) for message in call.messages])
-        except ChatTemplateError as error:
-            raise InvalidRequest(
-                f"messages: the model's chat template refuses them: {error}", param="messages"
-            ) from error
-        if len(text) > LONG_TEXT:
-            return [("messages", await asyncio.to_thread(model.tokenizer.encode, text, False))]
-        return [("messages", model.tokenizer.encode(text, add_special_tokens=False))]
+        text = rendered(call.messages, model)
+        return [("messages", await encoded(model.tokenizer, text, add_special_tokens=False))]
 
     def whole(self, call: ChatRequest, model: ServedModel, answer: Answer, choices: Sequence[Delta]) -> msgspec.Struct:
         """See GenerateEndpoint."""
@@ -95,6 +82,20 @@ class ChatEndpoint(GenerateEndpoint[ChatRequest]):
     def usage_chunk(self, model: ServedModel, answer: Answer, usage: Usage) -> msgspec.Struct:
         """See GenerateEndpoint."""
         return ChatChunk(answer.id, answer.created, model.name, [], usage)
+
+
+def rendered(messages: Sequence[Message], model: ServedModel) -> str:
+    """The text that the model's chat template makes of messages; raises InvalidRequest."""
+    if model.template is None:
+        raise InvalidRequest("messages: this model has no chat template; use /v1/completions", param="messages")
+    for position, message in enumerate(messages):
+        if message.content is None and message.role != "assistant":
+            param = f"messages[{position}].content"
+            raise InvalidRequest(f"{param}: is missing; give the text", param=param)
+    try:
+        return model.template.render([_for_template(message) for message in messages])
+    except ChatTemplateError as error:
+        raise InvalidRequest(f"messages: the model's chat template refuses them: {error}", param="messages") from error
 
 
 def _for_template(message: Message) -> dict[str, Any]:

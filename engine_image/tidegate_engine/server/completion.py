@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from tidegate_engine.server.answers import Answer, Delta
-from tidegate_engine.server.errors import InvalidRequest
-from tidegate_engine.server.generate import LONG_TEXT, GenerateEndpoint
-from tidegate_engine.server.logprobs import completion_logprobs
+from tidegate_engine.server.generate import GenerateEndpoint
+from tidegate_engine.server.logprobs import Echo, completion_logprobs
+from tidegate_engine.server.prompts import token_ids
 from tidegate_engine.server.protocol import CompletionRequest, read_completion
 from tidegate_engine.server.responses import Completion, CompletionChoice, Usage
 from tidegate_engine.server.service import ServedModel
@@ -28,17 +27,7 @@ class CompletionEndpoint(GenerateEndpoint[CompletionRequest]):
 
     async def prompts(self, call: CompletionRequest, model: ServedModel) -> list[tuple[str, list[int]]]:
         """See GenerateEndpoint."""
-        texts_or_ids = _prompts(call)
-        single = len(texts_or_ids) == 1
-        found: list[tuple[str, list[int]]] = []
-        for position, prompt in enumerate(texts_or_ids):
-            if isinstance(prompt, str):
-                if len(prompt) > LONG_TEXT:
-                    prompt = await asyncio.to_thread(model.tokenizer.encode, prompt, True)
-                else:
-                    prompt = model.tokenizer.encode(prompt, add_special_tokens=True)
-            found.append(("prompt" if single else f"prompt[{position}]", prompt))
-        return found
+        return await token_ids("prompt", call.prompt, model.tokenizer)
 
     def whole(
         self, call: CompletionRequest, model: ServedModel, answer: Answer, choices: Sequence[Delta]
@@ -63,22 +52,8 @@ class CompletionEndpoint(GenerateEndpoint[CompletionRequest]):
         text = delta.text
         if first and call.echo:
             text = model.tokenizer.text_of(delta.choice.prompt) + text
-        logprobs = completion_logprobs(model.tokenizer, delta) if call.logprobs is not None else None
+        logprobs = None
+        if call.logprobs is not None:
+            echo = Echo.of(delta.choice, model.tokenizer) if call.echo else None
+            logprobs = completion_logprobs(model.tokenizer, call.logprobs, delta.records, echo, first)
         return CompletionChoice(delta.choice.index, text, logprobs, delta.finish_reason)
-
-
-def _prompts(call: CompletionRequest) -> list[str | list[int]]:
-    """One prompt a list entry, whichever of the four shapes they came in."""
-    if isinstance(call.prompt, str):
-        return [call.prompt]
-    ids = [entry for entry in call.prompt if isinstance(entry, int)]
-    if len(ids) == len(call.prompt):
-        return [ids]
-    prompts = [entry for entry in call.prompt if not isinstance(entry, int)]
-    if len(prompts) != len(call.prompt) or len({type(entry) for entry in prompts}) != 1:
-        raise InvalidRequest(
-            "prompt: a list that mixes text and token ids; give a text, a list of texts, a list of ids, or a list of "
-            "such lists",
-            param="prompt",
-        )
-    return prompts

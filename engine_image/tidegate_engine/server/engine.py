@@ -10,8 +10,9 @@ from typing import Protocol
 from tidegate_engine.link.channel import ChannelClosed
 from tidegate_engine.link.messages import Abort, Failed, Outputs, Quit, Ready, Submit, ToRuntime, ToServer
 from tidegate_engine.server.answers import Answer, Choice
-from tidegate_engine.server.errors import ApiError, Overloaded, Unavailable
+from tidegate_engine.server.errors import ApiError, DeadlineExceeded, Overloaded, Unavailable
 from tidegate_engine.server.telemetry import Telemetry
+from tidegate_engine.server.timeline import Timelines
 
 _LEAST_STALL = 60.0
 _SLOWEST_STEPS = 10
@@ -49,6 +50,7 @@ class Engine:
         self._slots = slots
         self._queue = queue
         self._ids = itertools.count(1)
+        self.timelines = Timelines()
         self._running: dict[int, tuple[Answer, Choice]] = {}
         self.answers: dict[Answer, None] = {}
         """In flight, oldest first."""
@@ -73,16 +75,21 @@ class Engine:
                 self._telemetry.retry_after(waiting, oldest, now),
             )
         self.answers[answer] = None
+        self.timelines.begin(answer)
+        if answer.deadline_s is not None:
+            left = max(0.0, answer.arrival + answer.deadline_s - now)
+            answer.timer = asyncio.get_running_loop().call_later(left, self._expire, answer)
         try:
             for choice in answer.choices:
                 number = next(self._ids)
                 self._running[number] = (answer, choice)
                 answer.ids.append(number)
-                self._channel.send(Submit(number, choice.prompt, choice.params, answer.arrival))
+                self._channel.send(Submit(number, choice.prompt, choice.params, answer.arrival, answer.priority))
         except ChannelClosed as error:
             self._drop(answer)
-            self._telemetry.end(answer, now)
-            raise Unavailable("the engine is ending") from error
+            answer.failure = Unavailable("the engine is ending")
+            self._over(answer, now)
+            raise answer.failure from error
 
     def abort(self, answer: Answer) -> None:
         """The client went away; does nothing for what is over."""
@@ -132,12 +139,17 @@ class Engine:
     def _dispatch(self, message: Outputs) -> None:
         now = time.monotonic()
         self._telemetry.step(message.stats, now)
+        for event in message.events:
+            answer, choice = self._running.get(event.id, (None, None))
+            if answer is not None and choice is not None:
+                self.timelines.event(answer, choice, event)
         stopped: list[int] = []
         for output in message.outputs:
             answer, choice = self._running.get(output.id, (None, None))
             if answer is None or choice is None:
                 continue
             before, tokens = choice.last_at, choice.tokens
+            self.timelines.step(answer, choice, message.stats.steps)
             if choice.push(output, now):
                 stopped.append(output.id)
             if choice.tokens > tokens:
@@ -147,7 +159,7 @@ class Engine:
                 answer.ids.remove(output.id)
                 if not answer.ids:
                     del self.answers[answer]
-                    self._telemetry.end(answer, now)
+                    self._over(answer, now)
             answer.wake()
         if stopped:
             self._say(Abort(stopped))
@@ -155,8 +167,25 @@ class Engine:
     def _end_early(self, answer: Answer) -> None:
         self._say(Abort(list(answer.ids)))
         self._drop(answer)
-        self._telemetry.end(answer, time.monotonic())
+        self._over(answer, time.monotonic())
         answer.wake()
+
+    def _expire(self, answer: Answer) -> None:
+        tokens, asked = answer.generated_tokens, sum(choice.params.max_tokens for choice in answer.choices)
+        done = f"{tokens} of at most {asked} tokens were there" if tokens else "it had no token yet"
+        answer.failure = DeadlineExceeded(
+            f"deadline_s: {answer.deadline_s} s were over and {done}; give more time, ask for less, or give a lower "
+            "priority number"
+        )
+        self._telemetry.expired += 1
+        self._end_early(answer)
+
+    def _over(self, answer: Answer, now: float) -> None:
+        """Every request passes here exactly once."""
+        if answer.timer is not None:
+            answer.timer.cancel()
+        self._telemetry.end(answer, now)
+        self.timelines.end(answer, now)
 
     def _drop(self, answer: Answer) -> None:
         for number in answer.ids:

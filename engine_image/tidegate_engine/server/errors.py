@@ -60,6 +60,17 @@ class TooLarge(InvalidRequest):
     status = 413
 
 
+class DeadlineExceeded(ApiError):
+    """The time that the client gave is over. OpenAI's clients are told not to ask again by themselves."""
+
+    status = 504
+    type = "timeout_error"
+    code = "deadline_exceeded"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, param="deadline_s", headers={"X-Should-Retry": "false"})
+
+
 class Overloaded(ApiError):
     """As many requests run and wait as may; the same request is welcome later."""
 

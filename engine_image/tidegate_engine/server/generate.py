@@ -14,16 +14,14 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from tidegate_engine.server.answers import Answer, Choice, Delta
-from tidegate_engine.server.errors import ApiError, InvalidRequest, UnknownModel
+from tidegate_engine.server.errors import ApiError, InvalidRequest
 from tidegate_engine.server.http import ClientGone, event, read_body, send_error, send_events, send_json, start_events
-from tidegate_engine.server.protocol import ChatRequest, CompletionRequest
+from tidegate_engine.server.protocol import ChatRequest, CompletionRequest, WorkFields
 from tidegate_engine.server.responses import Usage
 from tidegate_engine.server.sampling import check_combinations, check_prompt, sampling_params, seed_of
 from tidegate_engine.server.service import ServedModel, Service
 
 Call = TypeVar("Call", ChatRequest, CompletionRequest)
-LONG_TEXT = 16384
-"""Characters. Longer prompts are tokenized in a thread, so that streams of others do not wait for it."""
 _DONE = b"data: [DONE]\n\n"
 _encode = msgspec.json.Encoder().encode
 
@@ -87,7 +85,7 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
         except ApiError as error:
             await send_error(send, error)
             return
-        watcher = asyncio.create_task(_abort_on_disconnect(receive, model, answer))
+        watcher = asyncio.create_task(abort_on_disconnect(receive, model, answer))
         try:
             if call.stream:
                 await self._stream(call, model, answer, send)
@@ -100,8 +98,7 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
                 await watcher
 
     async def _admit(self, call: Call, model: ServedModel) -> Answer:
-        if call.model != model.name:
-            raise UnknownModel(f"model: {call.model!r} is not served here; give {model.name!r}", param="model")
+        model.require_name(call.model)
         check_combinations(call)
         prompts = await self.prompts(call, model)
         places = model.engine.places
@@ -115,12 +112,12 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
         for param, prompt in prompts:
             check_prompt(prompt, model.limits, param)
             for number in range(call.n):
+                silent = call.max_tokens == 0
                 params = sampling_params(call, len(prompt), model.limits, model.tokenizer.eos_ids, seed, number)
                 include = call.include_stop_str_in_output
-                choices.append(Choice(len(choices), prompt, params, model.tokenizer.token_bytes, stops, include))
-        answer = Answer(f"{self.id_prefix}-{uuid.uuid4().hex}", int(time.time()), time.monotonic(), choices)
-        model.engine.submit(answer)
-        return answer
+                text = model.tokenizer.token_bytes
+                choices.append(Choice(len(choices), prompt, params, text, stops, include, silent))
+        return submit(self.id_prefix, call, model, choices)
 
     async def _collect(self, call: Call, model: ServedModel, answer: Answer, send: Send) -> None:
         collected = [Collected(choice) for choice in answer.choices]
@@ -129,11 +126,11 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
                 for delta in news:
                     collected[delta.choice.index].add(delta)
         except ApiError as error:
-            await send_error(send, error)
+            await send_error(send, error, answer.headers)
             return
         if not answer.aborted:
             whole = self.whole(call, model, answer, [choice.whole() for choice in collected])
-            await send_json(send, _encode(whole))
+            await send_json(send, _encode(whole), headers=answer.headers)
 
     async def _stream(self, call: Call, model: ServedModel, answer: Answer, send: Send) -> None:
         spoken: set[int] = set()
@@ -145,11 +142,11 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
                 if not answer.streaming:
                     # Not before the first token: what fails earlier still gets a status of its own.
                     answer.streaming = True
-                    await start_events(send)
+                    await start_events(send, answer.headers)
                 await send_events(send, events)
         except ApiError as error:
             if not answer.streaming:
-                await send_error(send, error)
+                await send_error(send, error, answer.headers)
                 return
             await send_events(send, event(error.body()) + _DONE, last=True)
             return
@@ -171,7 +168,15 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
                 spoken.add(index)
 
 
-async def _abort_on_disconnect(receive: Receive, model: ServedModel, answer: Answer) -> None:
+def submit(id_prefix: str, call: WorkFields, model: ServedModel, choices: list[Choice]) -> Answer:
+    """Start the choices of a request; raises Overloaded or Unavailable."""
+    id = f"{id_prefix}-{uuid.uuid4().hex}"
+    answer = Answer(id, int(time.time()), time.monotonic(), choices, call.priority, call.deadline_s)
+    model.engine.submit(answer)
+    return answer
+
+
+async def abort_on_disconnect(receive: Receive, model: ServedModel, answer: Answer) -> None:
     while (await receive())["type"] != "http.disconnect":
         continue
     model.engine.abort(answer)

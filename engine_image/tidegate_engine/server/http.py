@@ -48,22 +48,25 @@ def _too_large(limit: int) -> TooLarge:
     )
 
 
+def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+
 async def send_json(send: Send, body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
     """A whole response."""
-    extra = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
     length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": status, "headers": [JSON, length, *extra]})
+    await send({"type": "http.response.start", "status": status, "headers": [JSON, length, *_raw(headers or {})]})
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_error(send: Send, error: ApiError) -> None:
+async def send_error(send: Send, error: ApiError, headers: Mapping[str, str] | None = None) -> None:
     """OpenAI's error object with its status."""
-    await send_json(send, error.body(), error.status, error.headers)
+    await send_json(send, error.body(), error.status, {**error.headers, **(headers or {})})
 
 
-async def start_events(send: Send) -> None:
+async def start_events(send: Send, headers: Mapping[str, str]) -> None:
     """The head of a stream of events."""
-    await send({"type": "http.response.start", "status": 200, "headers": list(_EVENTS)})
+    await send({"type": "http.response.start", "status": 200, "headers": [*_EVENTS, *_raw(headers)]})
 
 
 async def send_events(send: Send, data: bytes, last: bool = False) -> None:

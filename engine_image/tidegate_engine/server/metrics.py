@@ -41,6 +41,7 @@ class EngineCollector(Collector):
         yield self._counter("engine_steps", "Steps of the runtime", stats.steps)
         yield self._counter("requests_received", "Requests admitted or rejected", counts.received)
         yield self._counter("requests_rejected", "Requests refused because the queue was full", counts.rejected)
+        yield self._counter("requests_expired", "Requests ended because their deadline was over", counts.expired)
         success = CounterMetricFamily(
             "tidegate_request_success", "Finished answers by reason", labels=["model_name", "finished_reason"]
         )

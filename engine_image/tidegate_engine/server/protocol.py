@@ -10,8 +10,9 @@ from msgspec import Meta
 
 from tidegate_engine.server.fields import NoOp, anything, one_of, read_request
 
-_COMMON_NO_OPS: Mapping[str, NoOp] = {
-    "user": anything,
+_WORK_NO_OPS: Mapping[str, NoOp] = {"user": anything}
+_CHAT_AND_TEXT_NO_OPS: Mapping[str, NoOp] = {
+    **_WORK_NO_OPS,
     "metadata": anything,
     "safety_identifier": anything,
     "prompt_cache_key": anything,
@@ -24,11 +25,10 @@ _COMMON_NO_OPS: Mapping[str, NoOp] = {
     "length_penalty": one_of(1, 1.0),
     "prompt_logprobs": one_of(),
     "truncate_prompt_tokens": one_of(),
-    "priority": one_of(0),
     "response_format": one_of({"type": "text"}),
 }
 _CHAT_NO_OPS: Mapping[str, NoOp] = {
-    **_COMMON_NO_OPS,
+    **_CHAT_AND_TEXT_NO_OPS,
     "tools": one_of([]),
     "tool_choice": one_of("none", "auto"),
     "parallel_tool_calls": one_of(True, False),
@@ -46,7 +46,15 @@ _CHAT_NO_OPS: Mapping[str, NoOp] = {
     "documents": one_of([]),
     "echo": one_of(False),
 }
-_COMPLETION_NO_OPS: Mapping[str, NoOp] = {**_COMMON_NO_OPS, "suffix": one_of("")}
+_COMPLETION_NO_OPS: Mapping[str, NoOp] = {**_CHAT_AND_TEXT_NO_OPS, "suffix": one_of("")}
+_EMBEDDING_NO_OPS: Mapping[str, NoOp] = {**_WORK_NO_OPS, "dimensions": one_of(), "truncate_prompt_tokens": one_of()}
+_TOKENIZE_NO_OPS: Mapping[str, NoOp] = {
+    "add_generation_prompt": one_of(True),
+    "continue_final_message": one_of(False),
+    "chat_template": one_of(),
+    "chat_template_kwargs": one_of({}),
+    "tools": one_of([]),
+}
 
 Count = Annotated[int, Meta(ge=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -60,10 +68,19 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_obfuscation: bool = False
 
 
-class SamplingFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What both endpoints take."""
+class WorkFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every request takes that keeps the model busy."""
 
     model: str
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    """The lower, the sooner, as in vLLM; see core.scheduler for what a level is worth."""
+    deadline_s: Annotated[float, Meta(gt=0, le=86400)] | None = None
+    """Seconds after which nobody wants the answer any more; it is ended, and its cache freed."""
+
+
+class SamplingFields(WorkFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What both ways of asking for text take."""
+
     stream: bool = False
     stream_options: StreamOptions | None = None
     n: Annotated[int, Meta(ge=1, le=128)] = 1
@@ -128,8 +145,35 @@ class CompletionRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknow
     """`POST /v1/completions`. A prompt is text or token ids; a list of either asks for several answers."""
 
     prompt: str | Annotated[list[str | int | list[int]], Meta(min_length=1)]
+    max_tokens: Annotated[int, Meta(ge=0)] | None = None
+    """0 only with `echo`: the prompt alone, which is how evaluations ask for its log probabilities."""
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     echo: bool = False
+
+
+class EmbeddingRequest(WorkFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`POST /v1/embeddings`. An input is text or token ids; a list of either asks for several embeddings."""
+
+    input: str | Annotated[list[str | int | list[int]], Meta(min_length=1)]
+    encoding_format: Literal["float", "base64"] = "float"
+
+
+class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`POST /tokenize`, as vLLM has it: a text, or the messages of a chat."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], Meta(min_length=1)] | None = None
+    add_special_tokens: bool | None = None
+    """Default: true for a text, false for messages, whose template writes them itself."""
+    return_token_strs: bool = False
+
+
+class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`POST /detokenize`, as vLLM has it."""
+
+    model: str | None = None
+    tokens: list[int]
 
 
 def read_chat(body: bytes) -> ChatRequest:
@@ -140,3 +184,18 @@ def read_chat(body: bytes) -> ChatRequest:
 def read_completion(body: bytes) -> CompletionRequest:
     """Raises InvalidRequest naming the field at fault."""
     return read_request(body, CompletionRequest, _COMPLETION_NO_OPS)
+
+
+def read_embedding(body: bytes) -> EmbeddingRequest:
+    """Raises InvalidRequest naming the field at fault."""
+    return read_request(body, EmbeddingRequest, _EMBEDDING_NO_OPS)
+
+
+def read_tokenize(body: bytes) -> TokenizeRequest:
+    """Raises InvalidRequest naming the field at fault."""
+    return read_request(body, TokenizeRequest, _TOKENIZE_NO_OPS)
+
+
+def read_detokenize(body: bytes) -> DetokenizeRequest:
+    """Raises InvalidRequest naming the field at fault."""
+    return read_request(body, DetokenizeRequest, {})

@@ -60,9 +60,10 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
     """Log probabilities in the shape of `/v1/completions`."""
 
     text_offset: list[int]
-    token_logprobs: list[float]
+    token_logprobs: list[float | None]
+    """None for the first token of a prompt, which nothing precedes."""
     tokens: list[str]
-    top_logprobs: list[dict[str, float]] | None
+    top_logprobs: list[dict[str, float] | None] | None
 
 
 class ChatMessage(msgspec.Struct, frozen=True):

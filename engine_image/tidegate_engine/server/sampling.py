@@ -65,7 +65,7 @@ def sampling_params(
     """One choice's parameters; `max_tokens` is a bound, and is lowered to what still fits the context."""
     room = limits.context - prompt_tokens
     return SamplingParams(
-        max_tokens=min(_max_tokens(call, room), room),
+        max_tokens=max(1, min(_max_tokens(call, room), room)),
         temperature=call.temperature,
         top_p=call.top_p,
         top_k=max(0, call.top_k),
@@ -76,6 +76,7 @@ def sampling_params(
         seed=seed,
         choice=choice,
         logprobs=_logprobs(call),
+        prompt_logprobs=call.logprobs if isinstance(call, CompletionRequest) and call.echo else None,
         logit_bias=_logit_bias(call, limits),
         stop_token_ids=_stop_token_ids(call, limits, eos_ids),
         min_tokens=call.min_tokens,
@@ -104,8 +105,8 @@ def check_combinations(call: ChatRequest | CompletionRequest) -> None:
             raise InvalidRequest(
                 f"max_tokens: {given} contradicts max_completion_tokens {other}; give one of them", param="max_tokens"
             )
-    elif call.echo and call.logprobs is not None:
-        raise InvalidRequest("echo: is not supported together with logprobs; leave one of them out", param="echo")
+    elif call.max_tokens == 0 and not call.echo:
+        raise InvalidRequest("max_tokens: 0 is only for echo true; ask for 1 or more", param="max_tokens")
     wanted = _max_tokens(call, call.min_tokens)
     if call.min_tokens > wanted:
         raise InvalidRequest(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tidegate_engine.server.chat_template import ChatTemplate
 from tidegate_engine.server.engine import Engine
-from tidegate_engine.server.errors import Unavailable
+from tidegate_engine.server.errors import Unavailable, UnknownModel
 from tidegate_engine.server.load import Boot, State
 from tidegate_engine.server.sampling import Limits
 from tidegate_engine.server.telemetry import Telemetry
@@ -26,6 +26,11 @@ class ServedModel:
     template: ChatTemplate | None
     engine: Engine
     limits: Limits
+
+    def require_name(self, name: str) -> None:
+        """Raises UnknownModel where a request means another model."""
+        if name != self.name:
+            raise UnknownModel(f"model: {name!r} is not served here; give {self.name!r}", param="model")
 
 
 @dataclass(slots=True)

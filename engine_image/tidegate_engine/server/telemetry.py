@@ -49,6 +49,7 @@ class Telemetry:
         self.received = 0
         self.finished = 0
         self.rejected = 0
+        self.expired = 0
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.generated_tokens = 0
@@ -87,6 +88,8 @@ class Telemetry:
             self.finish_reasons[(choice.finish_reason or FinishReason.ABORT).value] += 1
         if answer.aborted or answer.failure is not None:
             return
+        if answer.first_at is None:  # an embedding, or a prompt that was only scored
+            self.prompt_tokens += answer.prompt_tokens
         self._finishes.append(now)
         self._forget(now)
         self.e2e.add(now - answer.arrival)

@@ -63,6 +63,9 @@ BAD_CHATS = [
     pytest.param({"store": 0}, "store", "0", id="a zero where a truth belongs"),
     pytest.param({"service_tier": "priority"}, "service_tier", "priority", id="a tier that there is not"),
     pytest.param({"best_of": 2}, "best_of", "2", id="best_of"),
+    pytest.param({"priority": 1.5}, "priority", "1.5", id="a fraction of urgency"),
+    pytest.param({"priority": 1001}, "priority", "1001", id="a priority out of bounds"),
+    pytest.param({"deadline_s": 0}, "deadline_s", "0", id="a deadline of no time"),
     pytest.param({"seed": 2**63}, "seed", str(2**63), id="a seed over 64 bits"),
     pytest.param({"messages": []}, "messages", "[]", id="no messages"),
     pytest.param({"messages": [{"role": "user"}]}, "messages[0].content", "missing", id="a message without content"),
@@ -104,7 +107,7 @@ BAD_COMPLETIONS = [
     pytest.param({"prompt": [1] * 512}, "prompt", "512", id="more ids than the context holds"),
     pytest.param({"logprobs": True}, "logprobs", "true", id="chat's way to ask for logprobs"),
     pytest.param({"logprobs": 21}, "logprobs", "21", id="too many logprobs"),
-    pytest.param({"echo": True, "logprobs": 1}, "echo", "logprobs", id="echo with logprobs"),
+    pytest.param({"max_tokens": 0}, "max_tokens", "echo", id="no answer, and no prompt repeated either"),
     pytest.param({"suffix": "x"}, "suffix", "x", id="a suffix"),
     pytest.param({"messages": []}, "messages", "leave it out", id="a chat's field"),
 ]
@@ -192,7 +195,7 @@ def test_an_unknown_model_is_404_with_the_name_that_is_served(engine: EngineProc
 
 
 def test_unknown_paths_and_methods_are_errors_of_the_same_shape(engine: EngineProcess) -> None:
-    for answer, status in ((engine.http.get("/v1/embeddings"), 404), (engine.http.get("/v1/completions"), 405)):
+    for answer, status in ((engine.http.get("/v1/audio"), 404), (engine.http.get("/v1/completions"), 405)):
         assert answer.status_code == status
         assert answer.json()["error"]["type"] == "invalid_request_error"
 
@@ -232,6 +235,30 @@ def test_prompts_times_n_choices_are_numbered_prompt_by_prompt(engine: EnginePro
 def test_echo_puts_the_prompt_before_the_answer(engine: EngineProcess) -> None:
     body = engine.http.post("/v1/completions", json=completion(echo=True, max_tokens=1)).json()
     assert body["choices"][0]["text"] == "abca"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_echo_with_logprobs_lists_the_prompts_tokens_before_the_answers(engine: EngineProcess, stream: bool) -> None:
+    body = completion(prompt="aéb", echo=True, logprobs=1, max_tokens=2, stream=stream)
+    answer = engine.http.post("/v1/completions", json=body)
+    parts = [part for chunk in events(answer) for part in chunk["choices"]] if stream else answer.json()["choices"]
+    found = {name: [one for part in parts for one in part["logprobs"][name]] for name in parts[0]["logprobs"]}
+    assert "".join(part["text"] for part in parts) == "aéba"
+    assert found["tokens"] == ["a", "bytes:\\xc3", "bytes:\\xa9", "b", "a", "bytes:\\xc3"]
+    assert found["text_offset"] == [0, 1, 1, 2, 3, 4]
+    assert found["token_logprobs"] == [None, -1.0, -2.0, -3.0, -0.5, -0.5]
+    assert found["top_logprobs"][0] is None
+    assert [len(top) for top in found["top_logprobs"][1:]] == [1] * 5
+
+
+def test_a_prompt_can_be_scored_without_an_answer(engine: EngineProcess) -> None:
+    body = engine.http.post("/v1/completions", json=completion(echo=True, logprobs=0, max_tokens=0)).json()
+    (choice,) = body["choices"]
+    assert (choice["text"], choice["finish_reason"]) == ("abc", "length")
+    assert choice["logprobs"]["tokens"] == ["a", "b", "c"]
+    assert choice["logprobs"]["token_logprobs"] == [None, -1.0, -2.0]
+    assert choice["logprobs"]["top_logprobs"] is None
+    assert body["usage"]["completion_tokens"] == 0
 
 
 def test_a_stream_has_one_role_one_finish_reason_and_usage_only_where_asked(engine: EngineProcess) -> None:

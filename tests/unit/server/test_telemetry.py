@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def answer(at: float, choices: int = 1, stops: tuple[str, ...] = ()) -> Answer:
     prompt = [97, 98, 99]
     tokens = [bytes([value]) for value in range(256)]
     params = SamplingParams(max_tokens=8)
-    return Answer("a", 0, at, [Choice(index, prompt, params, tokens, stops) for index in range(choices)])
+    return Answer(uuid.uuid4().hex, 0, at, [Choice(index, prompt, params, tokens, stops) for index in range(choices)])
 
 
 async def play(engine: Engine) -> None:
