@@ -1,4 +1,4 @@
-"""The public application: `/v1/*`, `/tokenize` and `/detokenize`."""
+"""The public application: `/v1/*`, `/tokenize`, `/detokenize`, and the document that describes them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tidegate_engine.server.completion import CompletionEndpoint
 from tidegate_engine.server.embedding import EmbeddingEndpoint
 from tidegate_engine.server.errors import ApiError, InvalidRequest, UnknownModel
 from tidegate_engine.server.http import ClientGone, CloseWhileDraining
+from tidegate_engine.server.openapi import document
 from tidegate_engine.server.responses import Model, ModelList
 from tidegate_engine.server.service import Service
 from tidegate_engine.server.tokenize import TokenizeEndpoints
@@ -27,7 +28,16 @@ class _NoSuchPath(InvalidRequest):
 
 
 def public_app(service: Service) -> ASGIApp:
-    """OpenAI's endpoints over one service."""
+    """OpenAI's endpoints, and vLLM's for tokens, over one service."""
+    handlers = {ApiError: _explain, ClientGone: _nobody, HTTPException: _no_such_path, Exception: _broken}
+    application = Starlette(routes=routes(service), exception_handlers=handlers)
+    application.router.redirect_slashes = False
+    return CloseWhileDraining(application, service)
+
+
+def routes(service: Service) -> list[Route]:
+    """What the public port answers; `openapi.OPERATIONS` describes the same."""
+    tokenizing = TokenizeEndpoints(service)
 
     def card() -> Model:
         model = service.require_model()
@@ -42,20 +52,19 @@ def public_app(service: Service) -> ASGIApp:
             raise UnknownModel(f"model: {asked!r} is not served here; give {found.id!r}", param="model")
         return _json(found)
 
-    tokenizing = TokenizeEndpoints(service)
-    application = Starlette(
-        routes=[
-            Route("/v1/chat/completions", ChatEndpoint(service), methods=["POST"]),
-            Route("/v1/completions", CompletionEndpoint(service), methods=["POST"]),
-            Route("/v1/embeddings", EmbeddingEndpoint(service), methods=["POST"]),
-            Route("/tokenize", tokenizing.tokenize, methods=["POST"]),
-            Route("/detokenize", tokenizing.detokenize, methods=["POST"]),
-            Route("/v1/models", models, methods=["GET"]),
-            Route("/v1/models/{name:path}", one_model, methods=["GET"]),
-        ],
-        exception_handlers={ApiError: _explain, ClientGone: _nobody, HTTPException: _no_such_path, Exception: _broken},
-    )
-    return CloseWhileDraining(application, service)
+    async def openapi(_: Request) -> Response:
+        return Response(document(), media_type="application/json")
+
+    return [
+        Route("/v1/chat/completions", ChatEndpoint(service), methods=["POST"]),
+        Route("/v1/completions", CompletionEndpoint(service), methods=["POST"]),
+        Route("/v1/embeddings", EmbeddingEndpoint(service), methods=["POST"]),
+        Route("/tokenize", tokenizing.tokenize, methods=["POST"]),
+        Route("/detokenize", tokenizing.detokenize, methods=["POST"]),
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{name:path}", one_model, methods=["GET"]),
+        Route("/openapi.json", openapi, methods=["GET"]),
+    ]
 
 
 def _json(body: msgspec.Struct) -> Response:

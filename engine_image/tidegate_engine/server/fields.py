@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,9 +13,6 @@ import msgspec
 from tidegate_engine.server.errors import InvalidRequest
 
 T = TypeVar("T", bound=msgspec.Struct)
-NoOp = Callable[[Any], bool]
-"""Whether a value of an unsupported field means the same as leaving the field out."""
-
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _CHOICES = {"role": "system, developer, user or assistant", "type": "text"}
 """What a field of few values may be; msgspec does not say."""
@@ -22,14 +20,25 @@ _SHOWN = 60
 """Characters of a wrong value that are repeated to the client."""
 
 
-def anything(_: Any) -> bool:
-    """The field only labels a request; no value of it changes the answer."""
-    return True
+@dataclass(frozen=True, slots=True)
+class NoOp:
+    """An unsupported field, and which of its values mean the same as leaving it out; null always does."""
+
+    values: tuple[object, ...] | None
+    """None: every value."""
+
+    def __call__(self, value: object) -> bool:
+        """Whether the value changes nothing."""
+        return self.values is None or any(type(value) is type(known) and value == known for known in self.values)
+
+
+anything = NoOp(None)
+"""The field only labels a request; no value of it changes the answer."""
 
 
 def one_of(*values: object) -> NoOp:
     """These values are what happens anyway."""
-    return lambda value: any(type(value) is type(known) and value == known for known in values)
+    return NoOp(values)
 
 
 def read_request(body: bytes, kind: type[T], no_ops: Mapping[str, NoOp]) -> T:

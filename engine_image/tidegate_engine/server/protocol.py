@@ -199,3 +199,13 @@ def read_tokenize(body: bytes) -> TokenizeRequest:
 def read_detokenize(body: bytes) -> DetokenizeRequest:
     """Raises InvalidRequest naming the field at fault."""
     return read_request(body, DetokenizeRequest, {})
+
+
+NO_OPS: Mapping[type[msgspec.Struct], Mapping[str, NoOp]] = {
+    ChatRequest: _CHAT_NO_OPS,
+    CompletionRequest: _COMPLETION_NO_OPS,
+    EmbeddingRequest: _EMBEDDING_NO_OPS,
+    TokenizeRequest: _TOKENIZE_NO_OPS,
+    DetokenizeRequest: {},
+}
+"""By request, the fields that are known, not supported, and accepted where they change nothing."""
