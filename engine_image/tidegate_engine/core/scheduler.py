@@ -6,6 +6,8 @@ A turn is the order of arrival, moved by priority: one level is worth `ARRIVALS_
 request waits for a bounded number of later ones and never for ever, and no clock is needed to say so.
 Drafts (guesses of the next tokens, checked in the step that computes them) get what budget and blocks are left when all
 else has its share: nobody waits, is cut short or preempted for a guess.
+A step can be made ahead, while one is in flight: each request that samples there has a token to come, which PENDING
+stands for. Whether it ends the request is heard later; then the step made ahead has computed it in vain.
 The same calls in the same order give the same batches, so that every rank can run its own scheduler.
 """
 
@@ -49,7 +51,8 @@ class Scheduler:
         self._running: list[Sequence] = []
         """Both in order of turn."""
         self._preempted: list[int] = []
-        self._in_flight: Batch | None = None
+        self._in_flight: list[Batch] = []
+        """The oldest first; two at most."""
         self._retiring: dict[int, Sequence] = {}
 
     @property
@@ -108,13 +111,15 @@ class Scheduler:
             if sequence.num_computed == len(sequence.tokens) - 1 and sequence.room > 0
         ]
 
-    def schedule(self, drafts: Mapping[int, Ordered[int]] | None = None) -> Batch | None:
-        """The next step, or None where nothing is left to do. Each batch is committed before the next is made.
+    def schedule(self, drafts: Mapping[int, Ordered[int]] | None = None, ahead: bool = False) -> Batch | None:
+        """The next step, or None where nothing is left to do. A batch is committed before the next is made; only where
+        it is made `ahead`, before the next but one.
 
         `drafts` are guesses of the next tokens by request; of those that do not fit, the beginning is taken, or none.
         """
-        if self._in_flight is not None:
+        if len(self._in_flight) > ahead:
             raise IntegrityError("the batch in flight is not committed yet")
+        in_flight = self._expect_tokens()
         budget = self.limits.token_budget
         self._preempted = []
         planned: list[tuple[Sequence, int]] = []
@@ -122,9 +127,13 @@ class Scheduler:
         while index < len(self._running) and budget > 0:
             sequence = self._running[index]
             count = min(len(sequence.tokens) - sequence.num_computed, budget)
+            if count == 0:  # the token to come is its last
+                index += 1
+                continue
             if not self._make_room(sequence, count):
                 break
             planned.append((sequence, self._advance(sequence, count)))
+            sequence.num_ahead = count if sequence.id in in_flight else 0
             budget -= count
             index += 1
         if not self._preempted:
@@ -143,8 +152,9 @@ class Scheduler:
             guesses = self._guesses(sequence, (drafts or {}).get(sequence.id, ()), budget)
             budget -= len(guesses)
             work.append(self._work(sequence, start, guesses))
-        self._in_flight = Batch(tuple(work), tuple(self._preempted))
-        return self._in_flight
+        batch = Batch(tuple(work), tuple(self._preempted))
+        self._in_flight.append(batch)
+        return batch
 
     def commit(self, batch: Batch, sampled: Ordered[Ordered[int]]) -> list[RequestOutput]:
         """Take a finished step's tokens: one list for each part that samples. None sampled: the last is done again.
@@ -152,21 +162,28 @@ class Scheduler:
         Of a part with drafts, the guesses that came true and one token after them. What ended while the batch was in
         flight gives its blocks back here, and is not heard of again.
         """
-        if batch is not self._in_flight:
+        if not self._in_flight or batch is not self._in_flight[0]:
             raise IntegrityError("this batch is not the one in flight")
         if len(sampled) != sum(part.samples for part in batch.work):
             raise IntegrityError(f"{len(sampled)} parts were sampled, which is not what the batch asked for")
-        self._in_flight = None
+        del self._in_flight[0]
         outputs: list[RequestOutput] = []
         rows = iter(sampled)
         for part in batch.work:
             tokens = next(rows) if part.samples else ()
-            retired = self._retiring.pop(part.id, None)
+            retired = self._retiring.get(part.id)
             sequence = self._sequences[part.id] if retired is None else retired
+            if sequence.pending and len(tokens) != part.samples:
+                raise IntegrityError(f"request {part.id} is computed ahead of a token, and {len(tokens)} were sampled")
             output = self._take(sequence, tokens) if tokens and retired is None else None
+            if retired is not None and retired.pending and tokens:
+                retired.append(tokens[0])
             self._settle(sequence, part, len(tokens), 0 if output is None else len(output.tokens))
+            sequence.num_ahead = 0
             if retired is not None:
-                retired.let_go(self.pool)
+                if not self._flies(part.id):
+                    del self._retiring[part.id]
+                    retired.let_go(self.pool)
             elif output is not None:
                 outputs.append(output)
                 if output.finish_reason is not None:
@@ -196,6 +213,21 @@ class Scheduler:
         for sequence in self._waiting:
             if sequence.state is not State.WAITING or sequence.blocks or sequence.num_computed:
                 raise IntegrityError(f"request {sequence.id} waits and holds blocks")
+
+    def _expect_tokens(self) -> set[int]:
+        """Give each request that the step in flight samples the place of its token; the requests of that step."""
+        if not self._in_flight:
+            return set()
+        for part in self._in_flight[0].work:
+            sequence = self._sequences.get(part.id)
+            if part.drafts:
+                raise IntegrityError("how many guesses come true must be known before the next step is made")
+            if part.samples and sequence is not None and sequence.room > 0:
+                sequence.expect()
+        return {part.id for part in self._in_flight[0].work}
+
+    def _flies(self, id: int) -> bool:
+        return any(part.id == id for batch in self._in_flight for part in batch.work)
 
     def _make_room(self, sequence: Sequence, count: int) -> bool:
         """Find blocks for `count` more tokens, from the last in turn if need be; False where that was it."""
@@ -311,8 +343,7 @@ class Scheduler:
         else:
             self._running.remove(sequence)
         sequence.state = State.ENDED
-        in_flight = self._in_flight is not None and any(part.id == sequence.id for part in self._in_flight.work)
-        if in_flight:
+        if self._flies(sequence.id):
             self._retiring[sequence.id] = sequence
         else:
             sequence.let_go(self.pool)

@@ -8,6 +8,9 @@ from enum import Enum
 from tidegate_engine.core.blocks import ROOT, BlockPool
 from tidegate_engine.core.request import FinishReason, SamplingParams
 
+PENDING = -1
+"""Stands for a token that the step in flight will sample, in a step that is made before it is known."""
+
 
 class State(Enum):
     """Where a sequence is; it leaves by ENDED, once."""
@@ -52,6 +55,10 @@ class Sequence:
     announced: bool = False
     """Whether an output has gone out."""
     digests: list[bytes] = field(default_factory=list)
+    pending: bool = False
+    """Whether the last token is not known yet: a step in flight samples it, and another computes it already."""
+    num_ahead: int = 0
+    """Tokens counted as computed that belong to the later of two steps in flight."""
 
     @property
     def num_generated(self) -> int:
@@ -97,7 +104,7 @@ class Sequence:
 
     def publish(self, pool: BlockPool) -> None:
         """Offer every full block whose keys and values are written."""
-        while (self.num_published + 1) * pool.block_size <= self.num_computed:
+        while (self.num_published + 1) * pool.block_size <= self.num_computed - self.num_ahead:
             pool.publish(self.blocks[self.num_published], self.digest(self.num_published, pool))
             self.num_published += 1
 
@@ -112,11 +119,21 @@ class Sequence:
         pool.release(self.blocks)
         self.blocks = []
         self.num_computed = 0
+        self.num_ahead = 0
         self.num_published = 0
+
+    def expect(self) -> None:
+        """Make room for the token that a step in flight samples."""
+        self.tokens.append(PENDING)
+        self.pending = True
 
     def append(self, token: int) -> FinishReason | None:
         """Take a sampled token; the reason to end with it, where there is one."""
-        self.tokens.append(token)
+        if self.pending:
+            self.tokens[-1] = token
+            self.pending = False
+        else:
+            self.tokens.append(token)
         params = self.params
         if token in params.stop_token_ids and not params.ignore_eos and self.num_generated > params.min_tokens:
             return FinishReason.STOP

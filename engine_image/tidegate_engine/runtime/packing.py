@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from tidegate_engine.core.scheduler import Batch
@@ -33,13 +35,21 @@ def pack(batch: Batch, block_size: int, device: str) -> ForwardBatch:
             first = query_start[-2] + work.scored.start - work.start
             scored_rows += range(first, first + len(work.scored.targets))
     return ForwardBatch(
-        token_ids=torch.tensor(token_ids, dtype=torch.int64, device=device),
-        positions=torch.tensor(positions, dtype=torch.int64, device=device),
-        slots=torch.tensor(slots, dtype=torch.int64, device=device),
-        query_start=torch.tensor(query_start, dtype=torch.int32, device=device),
-        context_lens=torch.tensor(context_lens, dtype=torch.int32, device=device),
-        block_tables=torch.tensor(tables, dtype=torch.int32, device=device),
-        logit_rows=torch.tensor(logit_rows + scored_rows, dtype=torch.int64, device=device),
+        token_ids=to_device(token_ids, torch.int64, device),
+        positions=to_device(positions, torch.int64, device),
+        slots=to_device(slots, torch.int64, device),
+        query_start=to_device(query_start, torch.int32, device),
+        context_lens=to_device(context_lens, torch.int32, device),
+        block_tables=to_device(tables, torch.int32, device),
+        logit_rows=to_device(logit_rows + scored_rows, torch.int64, device),
         max_query_len=max(len(work.token_ids) for work in batch.work),
         max_context_len=max(context_lens),
     )
+
+
+def to_device(numbers: Sequence[int] | Sequence[Sequence[int]], dtype: torch.dtype, device: str) -> torch.Tensor:
+    """A tensor of numbers on a device, without waiting for what the device is doing."""
+    if not device.startswith("cuda"):
+        return torch.tensor(numbers, dtype=dtype, device=device)
+    # From memory that is not pinned, the copy would wait for every step before it.
+    return torch.tensor(numbers, dtype=dtype, pin_memory=True).to(device, non_blocking=True)
