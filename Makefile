@@ -30,7 +30,10 @@ test-cluster: setup ## Only the tests on a real Kubernetes; the testbed stays up
 images: setup ## Build both images and load them into the testbed that is up
 	@.venv/bin/tidegate images
 
+bench-engine: setup ## Our engine and its peers, in turns, on this machine; ONLY=decode_8,decode_32 some of the figures
+	@PYTHONPATH="$$PWD/bench:$$PWD/engine_image" .venv/bin/python -m tidegate_bench $(if $(ONLY),--only $(ONLY)) $(FLAGS)
+
 lock: setup ## Pin requirements/*.txt anew from pyproject.toml; UPGRADE=1 takes newer versions
 	@scripts/lock.sh
 
-.PHONY: help setup demo down status check test test-cluster images lock
+.PHONY: help setup demo down status check test test-cluster images bench-engine lock

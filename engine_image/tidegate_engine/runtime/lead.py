@@ -8,6 +8,7 @@ from tidegate_engine.core.blocks import BlockPool
 from tidegate_engine.core.scheduler import Scheduler
 from tidegate_engine.link.channel import BlockingChannel
 from tidegate_engine.link.messages import Ready, ToRuntime
+from tidegate_engine.model import LoadedModel
 from tidegate_engine.runtime import loop
 from tidegate_engine.runtime.engine import Engine
 from tidegate_engine.runtime.errors import RankLost
@@ -32,6 +33,15 @@ def lead(
 
     `seconds` are the parts of the start so far.
     """
+    engine, _, ready = warm_engine(settings, followers, seconds)
+    channel.send(ready)
+    loop.run(channel, engine, followers)
+
+
+def warm_engine(
+    settings: RuntimeSettings, followers: Followers, seconds: dict[str, float]
+) -> tuple[Engine, LoadedModel, Ready]:
+    """An engine that is ready to step, its model, and what the server is told of it. The yardstick steps it too."""
     clock = Clock(seconds)
     threads = use_threads(settings)
     with clock.measure("weights"):
@@ -49,18 +59,16 @@ def lead(
         Ranks(runner, sampler, followers),
         sampler,
     )
-    channel.send(
-        Ready(
-            kv_blocks=blocks,
-            block_size=BLOCK_SIZE,
-            max_model_len=limits.max_model_len,
-            vocab_size=model.config.vocab_size,
-            slots=limits.slots,
-            kernels=f"{model.kernels}, {threads} threads",
-            seconds=clock.seconds,
-        )
+    ready = Ready(
+        kv_blocks=blocks,
+        block_size=BLOCK_SIZE,
+        max_model_len=limits.max_model_len,
+        vocab_size=model.config.vocab_size,
+        slots=limits.slots,
+        kernels=f"{model.kernels}, {threads} threads",
+        seconds=clock.seconds,
     )
-    loop.run(channel, engine, followers)
+    return engine, model, ready
 
 
 def follow_leader(settings: RuntimeSettings, channel: BlockingChannel[ToFollower]) -> None:

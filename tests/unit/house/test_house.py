@@ -12,7 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = {"operator": "tidegate_operator", "engine_image": "tidegate_engine", "lab": "tidegate_lab"}
-PACKAGES = tuple(f"{folder}/{package}" for folder, package in (ROOMS | {"testbed": "tidegate_testbed"}).items())
+OTHERS = {"testbed": "tidegate_testbed", "bench": "tidegate_bench"}
+PACKAGES = tuple(f"{folder}/{package}" for folder, package in (ROOMS | OTHERS).items())
 REGISTRIES = re.compile("|".join(("pypi[.]org", "pythonhosted[.]org", "proxy[.]golang[.]org", "deb[.]debian[.]org")))
 MACHINES = re.compile(r"(?<![\w.$}/-])/(work|root|home|Users)/(?!\.cache:|\.cache\b)\w")
 

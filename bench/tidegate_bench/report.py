@@ -1,0 +1,103 @@
+"""What a run leaves behind: one JSON file, and a table for people."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from tidegate_bench.machine import Machine
+from tidegate_bench.messages import Hello
+from tidegate_bench.turns import Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the table. Where `lower_is_better` the ratio is peer over ours, so above 1 is always better."""
+
+    ours: float
+    peer: float | None
+    ratio: float | None
+    peer_name: str
+    unit: str
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Report:
+    """A run, as far as it has come."""
+
+    model: str
+    machine: Machine
+    threads: int
+    engines: dict[str, str] = field(default_factory=dict)
+    """by name, what computes, in the engine's own words"""
+    figures: dict[str, Figure] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    """what a reader of the figures must know"""
+
+    def compared(self, key: str, comparison: Comparison, peer_name: str, bandwidth: dict[str, float]) -> None:
+        """Add a figure of tokens a second."""
+        detail = {name: value for name, value in asdict(comparison).items() if name not in ("ours", "peer", "ratio")}
+        self.figures[key] = Figure(
+            comparison.ours, comparison.peer, comparison.ratio, peer_name, "tokens/s", detail | bandwidth
+        )
+
+    def write(self, path: Path) -> None:
+        """As JSON, rounded to four digits that mean something."""
+        found = asdict(self)
+        found |= found.pop("figures")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
+
+    def table(self) -> Table:
+        """The figures, for people."""
+        table = Table("figure", "ours", "peer", "ratio", "of pairs", "unit", "peer's name", title=self._title())
+        for key, figure in self.figures.items():
+            low, high = figure.detail.get("ratio_low"), figure.detail.get("ratio_high")
+            spread = f"{low:.2f} to {high:.2f}" if low is not None and high is not None else ""
+            table.add_row(
+                key,
+                _short(figure.ours),
+                _short(figure.peer),
+                _short(figure.ratio),
+                spread,
+                figure.unit,
+                figure.peer_name,
+            )
+        return table
+
+    def _title(self) -> str:
+        machine = self.machine
+        bandwidth = machine.read_bandwidth / 1e9
+        return f"{self.model} on {machine.processor}, {self.threads} threads, reads {bandwidth:.0f} GB/s"
+
+
+def bandwidth_reached(hello: Hello, steps_per_second: float, kv_tokens: float, machine: Machine) -> dict[str, float]:
+    """How much a decode step reads of memory, and which share of what the machine can read that is in a second.
+
+    `kv_tokens` are those in the cache of all requests, on the average over the steps.
+    """
+    read = hello.weight_bytes + hello.kv_bytes * kv_tokens
+    return {
+        "bytes_per_step": read,
+        "read_per_second": read * steps_per_second,
+        "bandwidth_share": read * steps_per_second / machine.read_bandwidth,
+    }
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    return value
