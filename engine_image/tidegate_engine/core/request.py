@@ -40,6 +40,8 @@ class SamplingParams:
     ignore_eos: bool = False
     """Where true, `stop_token_ids` do not end the request."""
     min_tokens: int = 0
+    grammar: str | None = None
+    """What the answer must match, in the grammar library's own words; None: anything."""
     prompt_logprobs: int | None = None
     """As `logprobs`, for every token of the prompt but the first, which nothing precedes."""
     embed: bool = False

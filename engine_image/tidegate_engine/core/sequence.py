@@ -135,7 +135,9 @@ class Sequence:
         else:
             self.tokens.append(token)
         params = self.params
-        if token in params.stop_token_ids and not params.ignore_eos and self.num_generated > params.min_tokens:
+        # Where a grammar lets nothing but its end follow, the sampler ends the answer below `min_tokens`.
+        early = self.num_generated <= params.min_tokens and params.grammar is None
+        if token in params.stop_token_ids and not params.ignore_eos and not early:
             return FinishReason.STOP
         if self.num_generated >= params.max_tokens:
             return FinishReason.LENGTH

@@ -1,7 +1,7 @@
 """What the two processes say to each other; one msgpack frame a message.
 
-Submit, Abort and Quit go from the server to the runtime; Ready, Outputs and Failed come back. Times are seconds of
-CLOCK_MONOTONIC, which both processes of a pod share.
+Submit, Abort, Vocabulary and Quit go from the server to the runtime; Ready, Outputs and Failed come back. Times are
+seconds of CLOCK_MONOTONIC, which both processes of a pod share.
 """
 
 from __future__ import annotations
@@ -26,6 +26,17 @@ class Abort(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The client went away, or the server found a stop string: free the blocks, send nothing more for these."""
 
     ids: list[int]
+
+
+class Vocabulary(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The bytes of every token, for grammars; sent once, before the first request with one."""
+
+    tokens: list[bytes]
+    """By id; of special tokens the name."""
+    special: list[int]
+    """Ids that no text stands for."""
+    ends: list[int]
+    """Ids that end an answer: allowed where the grammar may end."""
 
 
 class Quit(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -111,5 +122,5 @@ class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     exit_code: int
 
 
-ToRuntime = Submit | Abort | Quit
+ToRuntime = Submit | Abort | Vocabulary | Quit
 ToServer = Ready | Outputs | Failed

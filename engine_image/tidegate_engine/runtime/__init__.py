@@ -1,1 +1,1 @@
-"""The process that steps. Law: link, core, model, devices, processes; no HTTP, no text."""
+"""The process that steps. Law: link, core, model, devices, processes, the grammar library; no HTTP, no text."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from tidegate_engine.core.blocks import BlockPool
+from tidegate_engine.core.request import FinishReason
 from tidegate_engine.core.scheduler import Limits, RequestRefused, Scheduler
 from tidegate_engine.link.messages import Abort, Event, Output, Stats, Submit, TokenLogprobs
+from tidegate_engine.runtime.constraints import Constraint
 from tidegate_engine.runtime.ranks import Ranks
 from tidegate_engine.runtime.sampler import Sampler
 from tidegate_engine.runtime.trace import Trace
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -32,8 +37,11 @@ class Engine:
         """Whether a step would compute anything."""
         return self.scheduler.has_work
 
-    def submit(self, request: Submit) -> None:
-        """Queue a request. Raises RequestRefused for one that could never run, or that names tokens there are not."""
+    def submit(self, request: Submit, constraint: Constraint | None = None) -> None:
+        """Queue a request, with the state of its grammar where it has one.
+
+        Raises RequestRefused for one that could never run, or that names tokens there are not.
+        """
         params = request.params
         for name, ids in (
             ("prompt", request.prompt),
@@ -47,7 +55,7 @@ class Engine:
             if count is not None and not 0 <= count <= self._vocab_size:
                 raise RequestRefused(f"{name} {count}: ask for 0 to {self._vocab_size}")
         self.scheduler.add(request.id, request.prompt, params, request.priority)
-        self._sampler.add(request.id, request.prompt, params)
+        self._sampler.add(request.id, request.prompt, params, constraint)
         self._trace.begin(request)
         if params.prompt_logprobs is not None:
             self._scores[request.id] = []
@@ -91,10 +99,20 @@ class Engine:
                 self._sampler.heard(output.id, output.tokens)
             else:
                 self._forget(output.id)
+        outputs += self._end_broken()
         self._steps += 1
         self._last_step = time.monotonic() - began
         self._slowest_step = max(self._slowest_step, self._last_step)
         return outputs
+
+    def _end_broken(self) -> list[Output]:
+        """End what has a grammar that cannot go on; what was said of it so far is out."""
+        broken = self._sampler.broken
+        for id, reason in broken.items():
+            log.warning("request %d ends here: %s", id, reason)
+        if broken:
+            self.abort(Abort(list(broken)))
+        return [Output(id, [], None, FinishReason.ABORT) for id in broken]
 
     def take_events(self) -> list[Event]:
         """What the steps since the last call did to prompts, for whoever wants to know where a request's time went."""

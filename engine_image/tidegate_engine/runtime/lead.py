@@ -13,6 +13,7 @@ from tidegate_engine.runtime import loop
 from tidegate_engine.runtime.engine import Engine
 from tidegate_engine.runtime.errors import RankLost
 from tidegate_engine.runtime.followers import Begin, Followers, Loaded, ToFollower
+from tidegate_engine.runtime.grammars import Grammars
 from tidegate_engine.runtime.ranks import Ranks, follow
 from tidegate_engine.runtime.sampler import Sampler
 from tidegate_engine.runtime.settings import BLOCK_SIZE, RuntimeSettings
@@ -35,7 +36,7 @@ def lead(
     """
     engine, _, ready = warm_engine(settings, followers, seconds)
     channel.send(ready)
-    loop.run(channel, engine, followers)
+    loop.run(channel, engine, followers, Grammars(ready.vocab_size))
 
 
 def warm_engine(

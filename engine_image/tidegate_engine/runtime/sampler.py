@@ -12,6 +12,7 @@ best rule of acceptance could, which is the price of equal tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,7 @@ from tidegate_engine.core.request import SamplingParams
 from tidegate_engine.core.scheduler import Batch
 from tidegate_engine.kernels.sampling import add_bias, apply_penalties, logprobs, sample
 from tidegate_engine.link.messages import TokenLogprobs
+from tidegate_engine.runtime.constraints import Constraint, ConstraintBroken, Wanted, constrain
 from tidegate_engine.runtime.uniform import uniform
 
 
@@ -46,6 +48,7 @@ class _Voice:
     """A request's parameters, and how often its answer has each token; prompt tokens count 0."""
 
     params: SamplingParams
+    constraint: Constraint | None = None
     counts: dict[int, int] = field(default_factory=dict)
     num_generated: int = 0
 
@@ -54,12 +57,17 @@ class _Voice:
         params = self.params
         return bool(params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1.0)
 
-    def bias(self) -> dict[int, float]:
-        """What is added to logits for this request's next token."""
+    @property
+    def held_back(self) -> tuple[int, ...]:
+        """Tokens that would end the answer too early."""
         params = self.params
-        if params.ignore_eos or self.num_generated >= params.min_tokens:
-            return params.logit_bias
-        return params.logit_bias | dict.fromkeys(params.stop_token_ids, float("-inf"))
+        return () if params.ignore_eos or self.num_generated >= params.min_tokens else params.stop_token_ids
+
+    def bias(self) -> dict[int, float]:
+        """What is added to logits for this request's next token; a constraint sees to the end itself."""
+        if self.constraint is not None or not self.held_back:
+            return self.params.logit_bias
+        return self.params.logit_bias | dict.fromkeys(self.held_back, float("-inf"))
 
     def hear(self, tokens: Sequence[int]) -> None:
         """Take note of what was said."""
@@ -86,10 +94,11 @@ class Sampler:
 
     def __init__(self) -> None:
         self._voices: dict[int, _Voice] = {}
+        self._broken: dict[int, str] = {}
 
-    def add(self, id: int, prompt: Sequence[int], params: SamplingParams) -> None:
+    def add(self, id: int, prompt: Sequence[int], params: SamplingParams, constraint: Constraint | None = None) -> None:
         """Get to know a request before its first row."""
-        voice = _Voice(params)
+        voice = _Voice(params, constraint)
         if params.repetition_penalty != 1.0:
             voice.counts = dict.fromkeys(prompt, 0)
         self._voices[id] = voice
@@ -97,10 +106,22 @@ class Sampler:
     def remove(self, id: int) -> None:
         """Forget a request that has ended; one that is not known is no news."""
         self._voices.pop(id, None)
+        self._broken.pop(id, None)
 
     def heard(self, id: int, tokens: Sequence[int]) -> None:
         """Tokens that the scheduler has taken."""
-        self._voices[id].hear(tokens)
+        voice = self._voices[id]
+        voice.hear(tokens)
+        if voice.constraint is not None:
+            try:
+                voice.constraint.advance(tokens)
+            except ConstraintBroken as error:
+                self._broken[id] = str(error)
+
+    @property
+    def broken(self) -> dict[int, str]:
+        """By request, why its grammar cannot go on: such a request gets no more tokens, and has to be ended."""
+        return dict(self._broken)
 
     def sample(self, batch: Batch, logits: torch.Tensor) -> Sampled:
         """For each part of the batch that samples, the guesses that came true and one token more.
@@ -124,8 +145,9 @@ class Sampler:
         tokens = drawn.tolist()
         sampled = Sampled([], [])
         first = 0
-        for drafts in guesses:
-            last = first + accepted(drafts, tokens[first : first + len(drafts)]) + 1
+        for part, drafts in zip(parts, guesses, strict=True):
+            count = 0 if part.id in self._broken else accepted(drafts, tokens[first : first + len(drafts)]) + 1
+            last = first + count
             sampled.tokens.append(tokens[first:last])
             found = [row for row in known[first:last] if row is not None]
             sampled.logprobs.append(found or None)
@@ -147,11 +169,20 @@ class Sampler:
     def _choose(self, voices: list[_Voice], rows: Sequence[Row], logits: torch.Tensor) -> torch.Tensor:
         self._penalise(voices, logits)
         self._bias(voices, logits)
+        self._constrain(voices, rows, logits)
         draws = [
             uniform(voice.params.seed, voice.params.choice, row.position)
             for voice, row in zip(voices, rows, strict=True)
         ]
         return self._draw(voices, logits, draws)
+
+    def _constrain(self, voices: list[_Voice], rows: Sequence[Row], logits: torch.Tensor) -> None:
+        wanted = [
+            Wanted(index, row.id, voice.constraint, row.ahead, voice.held_back)
+            for index, (voice, row) in enumerate(zip(voices, rows, strict=True))
+            if voice.constraint is not None and row.id not in self._broken
+        ]
+        self._broken |= constrain(logits, wanted)
 
     def _draw(self, voices: list[_Voice], logits: torch.Tensor, draws: list[float]) -> torch.Tensor:
         params = [voice.params for voice in voices]
@@ -210,6 +241,8 @@ class Sampler:
             table = zip(wanting, chosen.tolist(), ids.tolist(), top.tolist(), strict=True)
             for row, own, row_ids, row_top in table:
                 count = voices[row].params.logprobs or 0
+                # A forbidden token's is -inf, which JSON cannot say: there are only as many as are allowed.
+                count = min(count, sum(value > -math.inf for value in row_top))
                 found[row] = TokenLogprobs(own, row_ids[:count], row_top[:count])
         return found
 

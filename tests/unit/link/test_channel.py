@@ -20,6 +20,7 @@ from tidegate_engine.link.messages import (
     TokenLogprobs,
     ToRuntime,
     ToServer,
+    Vocabulary,
 )
 
 SUBMIT = Submit(
@@ -43,7 +44,7 @@ def pair() -> tuple[socket.socket, BlockingChannel[ToRuntime]]:
 async def test_what_the_server_says_arrives_at_the_runtime_in_order() -> None:
     end, runtime = pair()
     server = await AsyncChannel.open(end)
-    sent: list[ToRuntime] = [SUBMIT, Abort([7, 8]), Quit()]
+    sent: list[ToRuntime] = [SUBMIT, Vocabulary([b"a", b"\xff", b"<end>"], [2], [2]), Abort([7, 8]), Quit()]
     for message in sent:
         server.send(message)
     received: list[ToRuntime] = []
