@@ -64,12 +64,18 @@ def test_an_embedding_is_refused_with_the_name_of_the_field(
     assert said in refused.json()["error"]["message"]
 
 
+def prompt_tokens(engine: EngineProcess) -> float:
+    lines = engine.admin.get("/metrics").text.splitlines()
+    return float(next(line for line in lines if line.startswith("tidegate_prompt_tokens_total")).split()[-1])
+
+
 def test_embeddings_count_as_requests_and_generate_nothing(engine: EngineProcess) -> None:
-    before = engine.load()["counters"]
+    before, tokens = engine.load()["counters"], prompt_tokens(engine)
     assert embed(engine, input=["a", "b"]).status_code == 200
     after = engine.load()["counters"]
     assert after["received"] == before["received"] + 1
     assert after["finished"] == before["finished"] + 1
+    assert prompt_tokens(engine) == tokens + 2
     assert embed(engine, input="a", model="other").status_code == 404
 
 
