@@ -6,11 +6,11 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from engine_process import NAME, ROOT, EngineProcess
-from openai.types import Model, completion_create_params, embedding_create_params
+from openai.types import Model, chat, completion_create_params, embedding_create_params
 from openai.types.chat import completion_create_params as chat_params
 from tidegate_engine.server.protocol import NO_OPS, ChatRequest, CompletionRequest, EmbeddingRequest
 from tiny_tokenizer import tiny_model
@@ -119,6 +119,39 @@ def test_the_server_does_what_the_row_says(engine: EngineProcess, endpoint: Endp
         assert refused.json()["error"]["param"].startswith(row.field)
     else:
         assert row.status == "no-op", "only what merely labels a request may have any value"
+
+
+MESSAGES = (
+    chat.ChatCompletionDeveloperMessageParam,
+    chat.ChatCompletionSystemMessageParam,
+    chat.ChatCompletionUserMessageParam,
+    chat.ChatCompletionAssistantMessageParam,
+    chat.ChatCompletionToolMessageParam,
+    chat.ChatCompletionFunctionMessageParam,
+)
+MESSAGE_ROWS = rows("Fields of a message")
+
+
+def test_every_field_of_a_message_has_one_row_and_every_kind_of_message_is_known() -> None:
+    assert set(get_args(chat.ChatCompletionMessageParam)) == set(MESSAGES)
+    assert sorted(row.field for row in MESSAGE_ROWS) == sorted(
+        {name for kind in MESSAGES for name in kind.__annotations__}
+    )
+
+
+@pytest.mark.parametrize("row", MESSAGE_ROWS, ids=lambda row: row.field)
+def test_the_server_does_with_a_message_what_the_row_says(engine: EngineProcess, row: Row) -> None:
+    (endpoint,) = (one for one in ENDPOINTS if one.request is ChatRequest)
+    assert (row.accepted is None) == (row.status == "refused")
+    if row.accepted is not None:
+        answer = engine.http.post(endpoint.path, json=endpoint.least | row.accepted)
+        assert answer.status_code == 200, answer.text
+        if row.status == "no-op":
+            assert said(answer.json()) == said(engine.http.post(endpoint.path, json=endpoint.least).json())
+    assert row.refused is not None
+    refused = engine.http.post(endpoint.path, json=endpoint.least | row.refused)
+    assert refused.status_code == 400, refused.text
+    assert refused.json()["error"]["param"].startswith(f"messages[0].{row.field}")
 
 
 def said(body: dict[str, Any]) -> Any:
