@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from kernel_guards import Guards
+from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import AttentionSpec, HeadNorms, Kernels, KVScales, Paging
 from tidegate_engine.kernels.kv_codes import encode
 from tidegate_engine.kernels.reference import REFERENCE
@@ -250,3 +251,51 @@ def _random(shape: tuple[int, ...], dtype: str, device: str) -> torch.Tensor:
 
 def _difference(found: torch.Tensor, wanted: torch.Tensor) -> float:
     return float((found.to(torch.float32) - wanted.to(torch.float32)).abs().max())
+
+
+@dataclass(frozen=True)
+class Product:
+    """Rows times a quantized matrix of `outputs` rows and `columns` columns in groups."""
+
+    rows: int
+    outputs: int
+    columns: int
+    group: int
+    bits: int
+    biased: bool = False
+
+
+PRODUCTS = {
+    "one row, Q4_1's groups": Product(1, 70, 256, 32, 4),
+    "rows of two tiles, split columns, a bias": Product(19, 33, 512, 64, 4, biased=True),
+    "eight bits, Q8_0's groups": Product(3, 130, 128, 32, 8, biased=True),
+    "eight bits, groups of 16 as in Q6_K": Product(2, 20, 64, 16, 8),
+    "one group a row": Product(5, 40, 192, 192, 8),
+    "groups too small for a tile of four bits": Product(2, 20, 64, 16, 4),
+}
+
+
+def linear_error(name: str, product: Product, dtype: str, device: str = "cpu") -> float:
+    """Relative to the largest result, of a product in float32 with the matrix dequantized."""
+    made = torch.Generator().manual_seed(product.columns)
+    groups = product.columns // product.group
+    guards = Guards()
+
+    def place(tensor: torch.Tensor) -> torch.Tensor:
+        return guards.place(tensor.to(device))
+
+    matrix = GroupedMatrix(
+        place(torch.randint(2**product.bits, (product.outputs, product.columns), generator=made).to(torch.uint8)),
+        place(torch.rand((product.outputs, groups), generator=made) / 2**product.bits),
+        place(torch.randn((product.outputs, groups), generator=made) / 4),
+        product.bits,
+    )
+    kind = getattr(torch, dtype)
+    x = place(torch.randn((product.rows, product.columns), generator=made).to(kind))
+    bias = place(torch.randn(product.outputs, generator=made).to(kind)) if product.biased else None
+    wide = None if bias is None else bias.to(torch.float32)
+    wanted = REFERENCE.linear(matrix, wide)(x.to(torch.float32))
+    with guards.around_allocations():
+        found = kernel_set(name, device).linear(matrix, bias)(x)
+    guards.check()
+    return _difference(found, wanted) / float(wanted.abs().max())

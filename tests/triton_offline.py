@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import kernel_cases
+import sampling_cases
 import torch
-from kernel_cases import HEADS, Heads, Step
+from kernel_cases import HEADS, Heads, Product, Step
 
 SHARED_MEMORY = 232448
 """Bytes that a program may have on Hopper."""
@@ -17,9 +18,7 @@ _QWEN3 = Heads(16, 8, 128, (7, 3))
 _SMOLLM2 = HEADS["SmolLM2, scattered"]
 _GEMMA2 = Step((100, 1), (100, 300), 8, 4, 256, 16, window=64, softcap=50.0)
 _ATTENTION = {
-    "Qwen3: decoding, split": Step((1, 1), (700, 66), 16, 8, 128, 16),
     "Qwen3: a prompt beside decoding": Step((100, 1), (100, 300), 16, 8, 128, 16),
-    "SmolLM2: a prompt beside decoding": Step((100, 1), (100, 300), 9, 3, 64, 16),
     "heads of 80": Step((20, 1), (20, 300), 2, 1, 80, 16),
 }
 
@@ -76,13 +75,15 @@ def compile_only(cache: Path, capability: int = 90) -> dict[str, int]:
 def shared_memory(cache: Path, dtype: str) -> dict[str, int]:
     """By kernel the most shared memory; for a process of its own, where nothing of Triton is imported yet."""
     found = compile_only(cache)
-    codes = (None, "int8", "float8_e4m3fn") if dtype == "bfloat16" else (None,)
-    for kind in codes:
-        for step in _ATTENTION.values():
-            kernel_cases.attention_error("triton", step, dtype, codes=kind)
+    for step in _ATTENTION.values():
+        kernel_cases.attention_error("triton", step, dtype)
+    for kind in (None, "int8", "float8_e4m3fn") if dtype == "bfloat16" else (None,):
         kernel_cases.attention_error("triton", _GEMMA2, dtype, codes=kind)
-        for heads, normed in ((_QWEN3, True), (_SMOLLM2, False)):
-            kernel_cases.rotate_and_write_error("triton", heads, dtype, normed, codes=kind)
+        kernel_cases.rotate_and_write_error("triton", _QWEN3, dtype, True, codes=kind)
+    kernel_cases.rotate_and_write_error("triton", _SMOLLM2, dtype)
+    for product in (Product(1, 300, 1024, 32, 4), Product(100, 300, 1024, 128, 4), Product(20, 300, 1024, 32, 8)):
+        kernel_cases.linear_error("triton", product, dtype)
+    sampling_cases.differing_tokens(151936, 3)
     kernel_cases.rms_norm_error("triton", (3, 1024), dtype)
     kernel_cases.add_rms_norm_error("triton", (3, 1024), dtype)
     kernel_cases.silu_and_mul_error("triton", (3, 6144), dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import triton
 
-from tidegate_engine.kernels import reference, triton_fused, triton_rows
+from tidegate_engine.kernels import triton_fused, triton_grouped, triton_rows
 from tidegate_engine.kernels.interface import Kernels
 from tidegate_engine.kernels.triton_attention import TritonAttention
 from tidegate_engine.kernels.triton_tiles import AttentionTiles
@@ -21,7 +21,7 @@ def triton_kernels(device: str, tiles: AttentionTiles | None = None) -> Kernels:
         triton_rows.rotate,
         triton_rows.write_kv,
         TritonAttention(tiles).plan,
-        reference.linear,
+        triton_grouped.linear,
         triton_fused.rotate_and_write,
         triton_fused.silu_and_mul,
     )

@@ -9,7 +9,8 @@ from typing import Any
 
 import kernel_cases
 import pytest
-from kernel_cases import HEADS, STEPS, TOLERANCE, Heads, Step
+import sampling_cases
+from kernel_cases import HEADS, PRODUCTS, STEPS, TOLERANCE, Heads, Product, Step
 
 Measure = Callable[..., float]
 
@@ -71,6 +72,20 @@ class TestEveryKernel:
     @pytest.mark.parametrize("shape", [(1, 16), (3, 2100)], ids=["one row", "rows of two tiles"])
     def test_silu_and_mul(self, measure: Measure, shape: tuple[int, int], dtype: str) -> None:
         assert measure(kernel_cases.silu_and_mul_error, shape, dtype) <= TOLERANCE[dtype]
+
+    @pytest.mark.parametrize("product", [pytest.param(product, id=name) for name, product in PRODUCTS.items()])
+    def test_linear_of_a_quantized_matrix(self, interpreted: Measure, product: Product, dtype: str) -> None:
+        assert interpreted(kernel_cases.linear_error, product, dtype) <= TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("vocabulary", [5, 70, 300])
+def test_the_device_chooses_the_same_tokens(interpreter: ProcessPoolExecutor, vocabulary: int) -> None:
+    assert interpreter.submit(sampling_cases.differing_tokens, vocabulary, 40).result(timeout=300) == 0
+
+
+def test_what_the_device_draws_from_damaged_logits_is_in_the_vocabulary(interpreter: ProcessPoolExecutor) -> None:
+    tokens = interpreter.submit(sampling_cases.tokens_of_damaged_rows).result(timeout=300)
+    assert all(0 <= token < 70 for token in tokens)
 
 
 @pytest.mark.parametrize("codes", ["int8", "float8_e4m3fn"])
