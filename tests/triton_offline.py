@@ -72,12 +72,13 @@ def compile_only(cache: Path, capability: int = 90) -> dict[str, int]:
     return found
 
 
-def shared_memory(cache: Path, dtype: str) -> dict[str, int]:
+def shared_memory(cache: Path) -> dict[str, int]:
     """By kernel the most shared memory; for a process of its own, where nothing of Triton is imported yet."""
+    dtype = "bfloat16"
     found = compile_only(cache)
     for step in _ATTENTION.values():
         kernel_cases.attention_error("triton", step, dtype)
-    for kind in (None, "int8", "float8_e4m3fn") if dtype == "bfloat16" else (None,):
+    for kind in (None, "int8", "float8_e4m3fn"):
         kernel_cases.attention_error("triton", _GEMMA2, dtype, codes=kind)
         kernel_cases.rotate_and_write_error("triton", _QWEN3, dtype, True, codes=kind)
     kernel_cases.rotate_and_write_error("triton", _SMOLLM2, dtype)

@@ -9,13 +9,11 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import pytest
 import triton_offline
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_every_kernel_becomes_machine_code_that_fits_a_gpu(tmp_path: Path, dtype: str) -> None:
+def test_every_kernel_becomes_machine_code_that_fits_a_gpu(tmp_path: Path) -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        found = pool.submit(triton_offline.shared_memory, tmp_path, dtype).result(timeout=500)
+        found = pool.submit(triton_offline.shared_memory, tmp_path).result(timeout=500)
     assert len(found) >= 8
     assert not {name: size for name, size in found.items() if size > triton_offline.SHARED_MEMORY}
