@@ -11,11 +11,12 @@ from rich.console import Console
 from tidegate_bench.llama_cpp_environment import CannotBuild, environment, ready
 from tidegate_bench.machine import Machine, look
 from tidegate_bench.plan import DECODES, PROMPT, DecodeFigure
+from tidegate_bench.quality import quality_command, quality_of
 from tidegate_bench.report import Report, bandwidth_reached
-from tidegate_bench.settings import BenchSettings, parse_settings
+from tidegate_bench.settings import SPEED, BenchSettings, parse_settings
 from tidegate_bench.speed import measure_decode, measure_prompt, warm_up
 from tidegate_bench.turns import Comparison, compare
-from tidegate_bench.worker_process import Worker, WorkerFailed
+from tidegate_bench.worker_process import Worker, WorkerFailed, output_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,7 +29,10 @@ def main(arguments: Sequence[str]) -> int:
         console.print(f"bench: {error}", style="red", markup=False)
         return 1
     report.write(settings.out)
-    Console().print(report.table())
+    if report.figures:
+        Console().print(report.table())
+    if report.perplexity:
+        Console().print(report.quality_table())
     for remark in report.remarks:
         console.print(remark, markup=False)
     console.print(f"written to {settings.out}", markup=False)
@@ -36,8 +40,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _measure(settings: BenchSettings, console: Console) -> Report:
-    machine = look()
-    report = Report(settings.model.name, machine, settings.threads)
+    report = Report(settings.model.name, look(), settings.threads)
+    if set(settings.only) & set(SPEED):
+        _speed(settings, report, console)
+    if "perplexity" in settings.only:
+        console.print("  perplexity")
+        command = quality_command(sys.executable, settings.model, settings.threads)
+        report.perplexity = {found.text: found for found in quality_of(output_of(command, _engine_path()))}
+    return report
+
+
+def _speed(settings: BenchSettings, report: Report, console: Console) -> None:
+    machine = report.machine
     common = ["--model", str(settings.model), "--threads", str(settings.threads)]
     peer_python = settings.llama_cpp_python or ready(environment(settings.cache, machine.instruction_sets))
     ours = Worker(Path(sys.executable), "tidegate_bench.workers.ours", common, _engine_path())
@@ -55,7 +69,6 @@ def _measure(settings: BenchSettings, console: Console) -> Report:
                 console.print(f"  {figure.key}")
                 found = compare(list(measure_decode(figure, ours, peer, settings.rounds)))
                 report.compared(figure.key, found, peer.hello.name, _bandwidth(figure, found, ours, machine))
-    return report
 
 
 def _bandwidth(figure: DecodeFigure, found: Comparison, ours: Worker, machine: Machine) -> dict[str, float]:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tidegate_bench.machine import Machine
 from tidegate_bench.messages import Hello
+from tidegate_bench.quality import TextQuality
 from tidegate_bench.turns import Comparison
 
 
@@ -35,6 +36,8 @@ class Report:
     threads: int
     engines: dict[str, str] = field(default_factory=dict)
     """by name, what computes, in the engine's own words"""
+    perplexity: dict[str, TextQuality] = field(default_factory=dict)
+    """by text"""
     figures: dict[str, Figure] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     """what a reader of the figures must know"""
@@ -68,6 +71,14 @@ class Report:
                 figure.unit,
                 figure.peer_name,
             )
+        return table
+
+    def quality_table(self) -> Table:
+        """Perplexity, for people."""
+        table = Table("text", "tokens", "reference", "ours", "ratio", "mean KL", "same choice", title="perplexity")
+        for name, found in self.perplexity.items():
+            figures = (f"{found.reference:.3f}", f"{found.ours:.3f}", f"{found.ratio:.4f}", f"{found.mean_kl:.2g}")
+            table.add_row(name, str(found.tokens), *figures, f"{found.same_choice:.1%}")
         return table
 
     def _title(self) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tidegate_bench.plan import DECODES, PROMPT
 
-KEYS = (PROMPT.key, *(figure.key for figure in DECODES))
+SPEED = (PROMPT.key, *(figure.key for figure in DECODES))
+KEYS = (*SPEED, "perplexity")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,33 @@ class WorkerFailed(RuntimeError):
     """A worker ended or gave up; the message holds the last it said."""
 
 
+def environment_of(path: Sequence[Path]) -> dict[str, str]:
+    """The environment of a measured process that imports this package, and what is on `path`."""
+    # As the engine sets it for itself: threads that wait for each other go to sleep soon.
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [SOURCES, *path])), "GOMP_SPINCOUNT": "1000"}
+
+
+def output_of(command: Sequence[str], path: Sequence[Path]) -> str:
+    """What a measured process prints until it ends by itself. Raises WorkerFailed."""
+    with tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace") as errors:
+        with start(command, environment_of(path), errors, pipes=True) as process:
+            try:
+                printed, _ = process.communicate()
+            finally:
+                process.kill()
+        if process.returncode:
+            errors.seek(0)
+            said = errors.read().strip().splitlines()[-5:]
+            raise WorkerFailed("\n".join([f"{' '.join(command[:3])} ended with code {process.returncode}", *said]))
+    return printed
+
+
 class Worker:
     """Started on entering; ended with its stdin on leaving."""
 
     def __init__(self, python: Path, module: str, arguments: Sequence[str], path: Sequence[Path] = ()) -> None:
         self._command = [str(python), "-m", module, *arguments]
-        self._environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [SOURCES, *path]))}
+        self._environment = environment_of(path)
         self.hello: Hello
 
     def __enter__(self) -> Worker:
