@@ -42,7 +42,9 @@ def two_steps_over(size: int, folder: Path) -> list[tuple[torch.Tensor, int]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
+    # Forked: nine processes that each import torch take minutes on two cores. A child computes with one thread, so that
+    # it never waits for those of the parent, which it does not have.
+    context = multiprocessing.get_context("fork")
     pipes = [context.Pipe(duplex=False) for _ in range(size)]
     ranks = [
         context.Process(target=_rank, args=(folder, Shard(rank, size), port, pipes[rank][1]), daemon=True)
@@ -52,8 +54,9 @@ def two_steps_over(size: int, folder: Path) -> list[tuple[torch.Tensor, int]]:
         rank.start()
     try:
         found = []
-        for answer, own_end in pipes:
+        for _, own_end in pipes:
             own_end.close()  # so that a rank that dies ends the wait
+        for answer, _ in pipes:
             assert answer.poll(120), "a rank did not answer within two minutes"
             logits, kv_heads = answer.recv()
             found.append((torch.tensor(logits), kv_heads))

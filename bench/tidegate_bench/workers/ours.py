@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from tidegate_engine.core.request import SamplingParams
-from tidegate_engine.files.config import from_gguf
+from tidegate_engine.files.config_gguf import from_gguf
 from tidegate_engine.files.gguf import read_gguf
 from tidegate_engine.link.messages import Abort, Submit
 from tidegate_engine.runtime.followers import Followers

@@ -1,25 +1,20 @@
-"""A model's shape, from GGUF metadata or from config.json."""
+"""A model's shape, whichever file it was read from."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from tidegate_engine.files.errors import ModelFileError
-from tidegate_engine.files.gguf import GGUFFile
+from tidegate_engine.files.families import FAMILIES, Activation, Family
 
-ARCHITECTURES = {
-    "LlamaForCausalLM": "llama",
-    "MistralForCausalLM": "llama",
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen3ForCausalLM": "qwen3",
-}
-"""config.json's names, and the family whose code computes them."""
+_MOST_EXPERTS = 4096
+"""More can only be a broken file."""
 
-_BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
-"""What reading a value of another kind than expected raises."""
+
+@dataclass(frozen=True, slots=True)
+class LinearScaling:
+    """Positions divided by a factor."""
+
+    factor: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +28,62 @@ class Llama3Scaling:
 
 
 @dataclass(frozen=True, slots=True)
+class YarnScaling:
+    """YaRN (Peng et al., 2023): slow pairs are stretched, fast ones are not, and a ramp lies between."""
+
+    factor: float
+    original_max_position: int
+    beta_fast: float
+    beta_slow: float
+    gain: float
+    """of cosines and sines"""
+    truncate: bool = True
+    """whether the ramp's ends are whole numbers"""
+
+
+@dataclass(frozen=True, slots=True)
+class LongRopeScaling:
+    """LongRoPE (Ding et al., 2024; Phi-3): each pair has a factor of its own, another where contexts are long."""
+
+    short: tuple[float, ...]
+    long: tuple[float, ...]
+    original_max_position: int
+    """a model that serves longer contexts than this takes `long` for all, so that neighbours change nothing"""
+    gain: float
+
+
+RopeScaling = LinearScaling | Llama3Scaling | YarnScaling | LongRopeScaling
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """What a layer computes otherwise than the others of its model."""
+
+    windowed: bool = False
+    """its queries see only the configuration's window; in some families it also rotates at the local speed"""
+    rotated: bool = True
+    """False where its queries and keys are not rotated (NoPE)"""
+    experts: bool = False
+    """its MLP is a mixture of experts"""
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts: a token goes to the few that its router finds best."""
+
+    count: int
+    per_token: int
+    intermediate_size: int
+    renormalised: bool
+    """whether the chosen experts' weights add up to one"""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The numbers that a network of the Llama family is built from. Raises ValueError where they make no sense."""
+    """The numbers that a network is built from. Raises ValueError where they make no sense."""
 
     architecture: str
-    """llama (also SmolLM and Mistral), qwen2 or qwen3"""
+    """one of FAMILIES"""
     num_layers: int
     hidden_size: int
     intermediate_size: int
@@ -56,13 +102,62 @@ class ModelConfig:
     """whether attention's output projection has one"""
     mlp_bias: bool = False
     eos_ids: tuple[int, ...] = ()
-    rope_scaling: Llama3Scaling | None = None
-    linear_rope_factor: float = 1.0
+    rope_scaling: RopeScaling | None = None
+    local_rope_theta: float | None = None
+    """of layers with a window, which are then not scaled either; None: as all"""
+    rotated_size: int | None = None
+    """of each head the first so many elements are rotated; None: all"""
+    query_scalar: float | None = None
+    """scores are divided by the root of this; None: of the head's size"""
+    window: int | None = None
+    """how many tokens a query of a windowed layer sees, itself included"""
+    pattern: tuple[LayerKind, ...] = (LayerKind(),)
+    """the kinds of the first layers, repeated for the others"""
+    attention_softcap: float | None = None
+    logit_softcap: float | None = None
+    activation: Activation = Activation.SILU
+    experts: Experts | None = None
+    norms_less_one: bool = False
+    """whether the file holds the norms' weights less one"""
 
     @property
-    def qk_norm(self) -> bool:
-        """Whether each head's query and key are normalised before they are rotated."""
-        return self.architecture == "qwen3"
+    def family(self) -> Family:
+        """What this architecture computes otherwise than others."""
+        return FAMILIES[self.architecture]
+
+    @property
+    def rotated(self) -> int:
+        """How many elements of each head are rotated."""
+        return self.rotated_size or self.head_dim
+
+    @property
+    def attention_scale(self) -> float:
+        """What scores are multiplied by."""
+        return float((self.query_scalar or self.head_dim) ** -0.5)
+
+    @property
+    def rope_gain(self) -> float:
+        """What cosines and sines are multiplied by."""
+        return self.rope_scaling.gain if isinstance(self.rope_scaling, YarnScaling | LongRopeScaling) else 1.0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all layers are one: whole attention, wholly rotated at one speed, a SiLU MLP, nothing capped."""
+        features = (self.window, self.attention_softcap, self.logit_softcap, self.experts, self.local_rope_theta)
+        family = self.family
+        return (
+            all(feature is None for feature in features)
+            and self.pattern == (LayerKind(),)
+            and self.activation is Activation.SILU
+            and not (family.post_norms or family.scaled_embedding)
+            and self.rotated == self.head_dim
+            and self.rope_gain == 1.0
+            and self.query_scalar is None
+        )
+
+    def layer(self, index: int) -> LayerKind:
+        """The kind of one layer."""
+        return self.pattern[index % len(self.pattern)]
 
     def __post_init__(self) -> None:
         sizes = (self.num_layers, self.hidden_size, self.num_heads, self.num_kv_heads, self.head_dim, self.vocab_size)
@@ -72,126 +167,19 @@ class ModelConfig:
                 f"{self.num_layers} layers, hidden size {self.hidden_size}, {self.num_heads} heads over "
                 f"{self.num_kv_heads} key/value heads of {self.head_dim} make no model"
             )
-
-
-def from_gguf(file: GGUFFile) -> ModelConfig:
-    """The configuration in a GGUF file's metadata. Raises ModelFileError for other architectures."""
-    architecture = file.metadata.get("general.architecture")
-    if architecture not in ("llama", "qwen2", "qwen3"):
-        raise ModelFileError(f"{file.path}: architecture {architecture!r} is not supported; llama, qwen2 and qwen3 are")
-
-    def get(key: str, default: Any = None) -> Any:
-        value = file.metadata.get(f"{architecture}.{key}", default)
-        if value is None:
-            raise ModelFileError(f"{file.path}: the metadata lacks {architecture}.{key}; convert the model again")
-        return value
-
-    embedding = file.tensors.get("token_embd.weight")
-    if embedding is None:
-        raise ModelFileError(f"{file.path}: the tensor token_embd.weight is missing; convert the model again")
-    scaling = file.metadata.get(f"{architecture}.rope.scaling.type", "none")
-    if scaling not in ("none", "linear"):
-        raise ModelFileError(f"{file.path}: rope scaling {scaling!r} is not supported; none and linear are")
-    eos = file.metadata.get("tokenizer.ggml.eos_token_id")
-    try:
-        heads, hidden = int(get("attention.head_count")), int(get("embedding_length"))
-        head_dim = int(get("attention.key_length", hidden // max(heads, 1)))
-        rotated = int(get("rope.dimension_count", head_dim))
-        if rotated != head_dim or int(get("attention.value_length", head_dim)) != head_dim:
-            raise ModelFileError(f"{file.path}: heads that are rotated in part or of two sizes are not supported")
-        return ModelConfig(
-            architecture=architecture,
-            num_layers=int(get("block_count")),
-            hidden_size=hidden,
-            intermediate_size=int(get("feed_forward_length")),
-            num_heads=heads,
-            num_kv_heads=int(get("attention.head_count_kv", heads)),
-            head_dim=head_dim,
-            vocab_size=embedding.shape[0],
-            max_position=int(get("context_length")),
-            rope_theta=float(get("rope.freq_base", 10000.0)),
-            norm_eps=float(get("attention.layer_norm_rms_epsilon")),
-            tied_embeddings="output.weight" not in file.tensors,
-            qkv_bias="blk.0.attn_q.bias" in file.tensors,
-            output_bias="blk.0.attn_output.bias" in file.tensors,
-            mlp_bias="blk.0.ffn_up.bias" in file.tensors,
-            eos_ids=() if eos is None else (int(eos),),
-            linear_rope_factor=float(get("rope.scaling.factor", 1.0)) if scaling == "linear" else 1.0,
-        )
-    except _BROKEN as error:
-        raise ModelFileError(
-            f"{file.path}: the metadata does not say the model's shape ({error}); convert or download it again"
-        ) from None
-
-
-def from_folder(folder: Path) -> ModelConfig:
-    """The configuration in a Hugging Face folder's config.json. Raises ModelFileError."""
-    path = folder / "config.json"
-    try:
-        raw = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise ModelFileError(
-            f"{path}: does not exist; a model folder holds config.json and *.safetensors, download it whole"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path}: cannot be read as JSON ({error}); download it again") from None
-    try:
-        return _from_json(path, raw)
-    except _BROKEN as error:
-        raise ModelFileError(f"{path}: does not say the model's shape ({error!r}); download it again") from None
-
-
-def _from_json(path: Path, raw: dict[str, Any]) -> ModelConfig:
-    name = raw["architectures"][0]
-    architecture = ARCHITECTURES.get(name)
-    if architecture is None:
-        raise ModelFileError(f"{path}: architecture {name} is not supported; use one of {', '.join(ARCHITECTURES)}")
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind not in ("default", "linear", "llama3"):
-        raise ModelFileError(f"{path}: rope scaling {kind!r} is not supported; default, linear and llama3 are")
-    if raw.get("quantization_config"):
-        raise ModelFileError(f"{path}: its weights are quantized, which is not supported; use the original or a GGUF")
-    if raw.get("hidden_act", "silu") != "silu":
-        raise ModelFileError(f"{path}: hidden_act {raw['hidden_act']!r} is not supported; silu is")
-    eos = raw.get("eos_token_id")
-    heads = int(raw["num_attention_heads"])
-    return ModelConfig(
-        architecture=architecture,
-        num_layers=int(raw["num_hidden_layers"]),
-        hidden_size=int(raw["hidden_size"]),
-        intermediate_size=int(raw["intermediate_size"]),
-        num_heads=heads,
-        num_kv_heads=int(raw.get("num_key_value_heads") or heads),
-        head_dim=int(raw.get("head_dim") or raw["hidden_size"] // heads),
-        vocab_size=int(raw["vocab_size"]),
-        max_position=_max_position(raw),
-        rope_theta=float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0),
-        norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
-        tied_embeddings=bool(raw.get("tie_word_embeddings", False)),
-        qkv_bias=architecture == "qwen2" or bool(raw.get("attention_bias", False)),
-        output_bias=architecture != "qwen2" and bool(raw.get("attention_bias", False)),
-        mlp_bias=bool(raw.get("mlp_bias", False)),
-        eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (int(eos),),
-        rope_scaling=_llama3(rope) if kind == "llama3" else None,
-        linear_rope_factor=float(rope["factor"]) if kind == "linear" else 1.0,
-    )
-
-
-def _llama3(rope: dict[str, Any]) -> Llama3Scaling:
-    return Llama3Scaling(
-        float(rope["factor"]),
-        float(rope["low_freq_factor"]),
-        float(rope["high_freq_factor"]),
-        int(rope["original_max_position_embeddings"]),
-    )
-
-
-def _max_position(raw: dict[str, Any]) -> int:
-    longest = int(raw.get("max_position_embeddings", 2048))
-    window = raw.get("sliding_window")
-    # Attention here sees everything, which equals a sliding window as long as nothing has slid out of it. Qwen's
-    # configurations name a window and switch it off.
-    if window and raw.get("use_sliding_window", True):
-        return min(longest, int(window))
-    return longest
+        if self.rotated % 2 or not 0 < self.rotated <= self.head_dim:
+            raise ValueError(f"{self.rotated} of a head's {self.head_dim} elements cannot be rotated in pairs")
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"a window of {self.window} tokens shows nothing")
+        experts = self.experts
+        if experts is not None and not (
+            0 < experts.per_token <= experts.count <= _MOST_EXPERTS and experts.intermediate_size > 0
+        ):
+            raise ValueError(
+                f"{experts.per_token} of {experts.count} experts of {experts.intermediate_size} make no mixture"
+            )
+        scaling = self.rope_scaling
+        if isinstance(scaling, LongRopeScaling) and {len(scaling.short), len(scaling.long)} != {self.rotated // 2}:
+            raise ValueError(
+                f"{len(scaling.short)} short and {len(scaling.long)} long rope factors for {self.rotated // 2} pairs"
+            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
@@ -26,12 +27,23 @@ _INNER = {
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj",
+    "attn_qkv": "self_attn.qkv_proj",
     "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm",
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps": "mlp.experts.gate_proj",
+    "ffn_up_exps": "mlp.experts.up_proj",
+    "ffn_down_exps": "mlp.experts.down_proj",
 }
+_POST_NORMS = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_FUSED = {"ffn_up": "mlp.gate_up_proj"}
 """GGUF's names of the parts outside and inside of layers, and Hugging Face's."""
 
 
@@ -40,8 +52,10 @@ class GGUFSource:
 
     def __init__(self, file: GGUFFile, config: ModelConfig) -> None:
         self.path = file.path
+        family = config.family
+        self._inner = _INNER | (_POST_NORMS if family.post_norms else {}) | (_FUSED if family.fused else {})
         self._tensors = {self._name(name): tensor for name, tensor in file.tensors.items()}
-        self._half = config.head_dim // 2 if config.architecture == "llama" else 0
+        self._half = config.head_dim // 2 if family.permuted else 0
         for tensor in file.tensors.values():
             if tensor.type.name not in READABLE:
                 raise ModelFileError(
@@ -55,7 +69,9 @@ class GGUFSource:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """See Source."""
-        return self._tensors[name].shape
+        shape = self._tensors[name].shape
+        # Experts lie one upon the other in three dimensions; here they are rows.
+        return shape if len(shape) < 3 else (math.prod(shape[:-1]), shape[-1])
 
     def read(self, name: str, rows: slice, out: Tensor) -> None:
         """See Source."""
@@ -66,14 +82,14 @@ class GGUFSource:
 
     def grouped(self, name: str, rows: slice) -> GroupedMatrix | None:
         """See Source."""
-        if name not in self._tensors or len(self._tensors[name].shape) != 2:
+        if name not in self._tensors or len(self.shape(name)) != 2:
             return None
         return group_blocks(self._tensors[name].type.name, self._blocks(name, rows))
 
     def _blocks(self, name: str, rows: slice) -> Tensor:
         """Rows in order, uint8 [rows, blocks of a row, bytes of a block]."""
         tensor = self._tensors[name]
-        raw = torch.frombuffer(tensor.data, dtype=torch.uint8).view(tensor.shape[0], -1)[rows]
+        raw = torch.frombuffer(tensor.data, dtype=torch.uint8).view(self.shape(name)[0], -1)[rows]
         if self._half and (".q_proj." in name or ".k_proj." in name):
             raw = raw.view(-1, self._half, 2, raw.shape[1]).transpose(1, 2)
         return raw.reshape(rows.stop - rows.start, -1, tensor.type.size)
@@ -84,6 +100,6 @@ class GGUFSource:
             return f"{_OUTER[stem]}.{kind}"
         first, _, rest = stem.partition(".")
         layer, _, part = rest.partition(".")
-        if first == "blk" and part in _INNER:
-            return f"model.layers.{layer}.{_INNER[part]}.{kind}"
+        if first == "blk" and part in self._inner:
+            return f"model.layers.{layer}.{self._inner[part]}.{kind}"
         return name

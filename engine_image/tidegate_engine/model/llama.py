@@ -1,4 +1,4 @@
-"""The Llama family: Llama, SmolLM, Mistral, Qwen2 (bias on queries, keys, values), Qwen3 (queries and keys normalised).
+"""The decoder that all families are: what they compute otherwise is in the layers they are built of.
 
 Shapes: T tokens, S sampled rows, H hidden, Hq and Hk this rank's query and key/value heads, D head, V vocabulary.
 """
@@ -17,6 +17,8 @@ from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import Attention, AttentionSpec, HeadNorms, Kernels, Linear, Matrix, Paging
 from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.kv import KVCache
+from tidegate_engine.model.mlp import GatedMLP, MixtureOfExperts
+from tidegate_engine.model.rope import Rotary
 from tidegate_engine.model.shares import Shares
 
 
@@ -29,9 +31,12 @@ class Layer:
     query_norm: Tensor | None
     key_norm: Tensor | None
     output: Linear
+    attention_post_norm: Tensor | None
     mlp_norm: Tensor
-    gate_up: Linear
-    down: Linear
+    mlp: GatedMLP | MixtureOfExperts
+    mlp_post_norm: Tensor | None
+    attention: AttentionSpec
+    rotary: Rotary
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,8 @@ class Llama:
     norm: Tensor
     head: Linear
     """to this rank's share of V"""
-    frequencies: Tensor
-    """float32 [D / 2], of the rotary embedding"""
+    dtype: torch.dtype
+    """of activations"""
 
     def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
         """Logits float32 [S, V], the whole vocabulary on every rank; the batch's keys and values go into `kv`."""
@@ -65,24 +70,30 @@ class Llama:
             batch.max_context_len,
             kv.block_size,
         )
-        attend = self.kernels.plan_attention(paging, AttentionSpec(self.config.head_dim**-0.5))
-        # Once a step, for its tokens: a table of 131,072 positions would cost 67 MB and the time to fill it.
-        angles = torch.outer(batch.positions.to(torch.float32), self.frequencies)
-        cos, sin = angles.cos(), angles.sin()
+        # Layers that are alike share a plan and its angles.
+        specs = dict.fromkeys(layer.attention for layer in self.layers)
+        rotaries = dict.fromkeys(layer.rotary for layer in self.layers)
+        plans = {spec: self.kernels.plan_attention(paging, spec) for spec in specs}
+        angles = {rotary: rotary.angles(batch.positions) for rotary in rotaries}
         residual = self._embedded(batch.token_ids)
         x = self.kernels.rms_norm(residual, self.layers[0].attention_norm, self.config.norm_eps)
         following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
-            x = self._attention(layer, x, (cos, sin), batch.slots, kv, index, attend)
+            x = self._attention(layer, x, angles[layer.rotary], batch.slots, kv, index, plans[layer.attention])
             x, residual = self.kernels.add_rms_norm(x, residual, layer.mlp_norm, self.config.norm_eps)
-            x = self._mlp(layer, x)
+            x = self._normalised(self._reduced(layer.mlp(x)), layer.mlp_post_norm)
             x, residual = self.kernels.add_rms_norm(x, residual, next_norm, self.config.norm_eps)
         return x[batch.logit_rows]
 
     def _embedded(self, token_ids: Tensor) -> Tensor:
         if isinstance(self.embedding, GroupedMatrix):
-            return self.embedding.rows(token_ids).dequantized().to(self.norm.dtype)
-        return F.embedding(token_ids, self.embedding)
+            found = self.embedding.rows(token_ids).dequantized().to(self.dtype)
+        else:
+            found = F.embedding(token_ids, self.embedding)
+        if self.config.family.scaled_embedding:
+            # The root is rounded to the type of activations, as in training.
+            found = found * torch.tensor(self.config.hidden_size**0.5, dtype=self.dtype, device=found.device)
+        return found
 
     def _attention(
         self,
@@ -101,10 +112,11 @@ class Llama:
             norms = HeadNorms(layer.query_norm, layer.key_norm, self.config.norm_eps)
         key_cache, value_cache, scales = kv.keys[index], kv.values[index], kv.scales_of(index)
         query = self.kernels.rotate_and_write(qkv, angles, norms, key_cache, value_cache, slots, scales)
-        return self._reduced(layer.output(attend(query, key_cache, value_cache, scales).flatten(1)))
+        found = self._reduced(layer.output(attend(query, key_cache, value_cache, scales).flatten(1)))
+        return self._normalised(found, layer.attention_post_norm)
 
-    def _mlp(self, layer: Layer, x: Tensor) -> Tensor:
-        return self._reduced(layer.down(self.kernels.silu_and_mul(layer.gate_up(x))))
+    def _normalised(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        return x if weight is None else self.kernels.rms_norm(x, weight, self.config.norm_eps)
 
     def _reduced(self, x: Tensor) -> Tensor:
         if self.shard.size > 1:
@@ -116,6 +128,9 @@ class Llama:
         if not len(x):  # a step of chunks that do not end their prompts; every rank has the same one
             return x.new_empty((0, self.config.vocab_size), dtype=torch.float32)
         part = self.head(x).to(torch.float32)
+        cap = self.config.logit_softcap
+        if cap is not None:
+            part = part.div_(cap).tanh_().mul_(cap)
         if self.shard.size == 1:
             return part
         padded = F.pad(part, (0, self.shares.vocabulary_step - part.shape[1]))

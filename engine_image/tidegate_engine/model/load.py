@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 
 from tidegate_engine.files import ModelFileError
-from tidegate_engine.files.config import ModelConfig, from_folder, from_gguf
+from tidegate_engine.files.config import ModelConfig
+from tidegate_engine.files.config_gguf import from_gguf
+from tidegate_engine.files.config_json import from_folder
 from tidegate_engine.files.gguf import read_gguf
 from tidegate_engine.kernels.choice import choose
 from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.build import build
 from tidegate_engine.model.gguf_source import GGUFSource
 from tidegate_engine.model.kv import KVCache
+from tidegate_engine.model.parts import Parts
 from tidegate_engine.model.source import Source
 from tidegate_engine.model.weights import Weights
 
@@ -95,7 +98,8 @@ def _open(path: Path) -> tuple[ModelConfig, Source]:
         # Imported here, so that a GGUF file needs no safetensors.
         from tidegate_engine.model.folder_source import FolderSource
 
-        return from_folder(path), FolderSource(path)
+        config = from_folder(path)
+        return config, Parts(FolderSource(path), config)
     file = read_gguf(path)
     config = from_gguf(file)
-    return config, GGUFSource(file, config)
+    return config, Parts(GGUFSource(file, config), config)

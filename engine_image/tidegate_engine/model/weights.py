@@ -24,15 +24,26 @@ class Weights:
         self._unread = {name for name in source.names() if not name.endswith(self._WITHOUT_EFFECT)}
         self._known = frozenset(source.names())
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of plain weights and activations."""
+        return self._dtype
+
     def __contains__(self, name: str) -> bool:
         return name in self._known
 
-    def rows(self, names: Sequence[str], wanted: Sequence[slice], shapes: Sequence[tuple[int, ...]]) -> Tensor:
+    def rows(
+        self,
+        names: Sequence[str],
+        wanted: Sequence[slice],
+        shapes: Sequence[tuple[int, ...]],
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
         """Tensors one upon the other, of each only the wanted rows; `shapes` are what the whole ones must have."""
         for name, shape in zip(names, shapes, strict=True):
             self._check(name, shape)  # all of them before memory is taken for any
         counts = [part.stop - part.start for part in wanted]
-        out = torch.empty((sum(counts), *shapes[0][1:]), dtype=self._dtype)
+        out = torch.empty((sum(counts), *shapes[0][1:]), dtype=dtype or self._dtype)
         for name, part, into in zip(names, wanted, torch.split(out, counts), strict=True):
             self._source.read(name, part, into)
         return out.to(self._device)
@@ -48,9 +59,9 @@ class Weights:
                 return stacked(kept) if len(kept) > 1 else kept[0]
         return self.rows(names, wanted, shapes)
 
-    def whole(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """One tensor as it is."""
-        return self.rows([name], [slice(0, shape[0])], [shape])
+    def whole(self, name: str, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
+        """One tensor as it is, in a type of its own where one is given."""
+        return self.rows([name], [slice(0, shape[0])], [shape], dtype)
 
     def columns(self, name: str, wanted: slice, shape: tuple[int, int]) -> Matrix:
         """A range of one matrix's columns; quantized ones stay so where the range cuts through no group."""

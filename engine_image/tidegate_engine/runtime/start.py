@@ -78,7 +78,7 @@ def blocks_that_fit(settings: RuntimeSettings, model: LoadedModel, limits: Limit
     # The memory given is the pod's. The rank with the most heads needs the most of it, and decides for all.
     share = settings.kv_cache_memory
     if share is not None and ranks > 1:
-        share = share * model.kv_heads // config.num_kv_heads
+        share = share * model.kv_heads // max(config.num_kv_heads, ranks)  # beyond them each rank has a copy of one
     return num_blocks(
         memory=share,
         memory_left=machine_limits().memory_left // ranks,

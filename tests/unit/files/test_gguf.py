@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model_file import smollm2
 from small_gguf import F32, SHAPE, gguf_bytes, small_tensors
 from tidegate_engine.files import ModelFileError
-from tidegate_engine.files.config import from_gguf
+from tidegate_engine.files.config_gguf import from_gguf
 from tidegate_engine.files.gguf import read_gguf
 
 WHOLE = gguf_bytes()

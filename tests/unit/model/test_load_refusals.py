@@ -62,8 +62,8 @@ GGUF = {
     "a missing tensor": (_without("blk.0.attn_v.weight"), "v_proj.weight' is missing; download or convert"),
     "a missing embedding": (_without("token_embd.weight"), "token_embd.weight is missing"),
     "a tensor that nothing uses": (
-        gguf_bytes(tensors=[*small_tensors(), ("blk.0.ffn_gate_inp.weight", (32,), F32, bytes(128))]),
-        "'blk.0.ffn_gate_inp.weight' belongs to no part of this architecture",
+        gguf_bytes(tensors=[*small_tensors(), ("blk.0.ffn_gate_shexp.weight", (32,), F32, bytes(128))]),
+        "'blk.0.ffn_gate_shexp.weight' belongs to no part of this architecture",
     ),
     "another hidden size": (gguf_bytes(SHAPE | {"llama.embedding_length": 64}), r"has shape \[4, 32\] where"),
     "4,000,000,000 layers": (gguf_bytes(SHAPE | {"llama.block_count": 4 * 10**9}), "layers.1.* is missing"),
@@ -74,8 +74,8 @@ GGUF = {
         "does not say the model's shape",
     ),
     "a stretched context": (
-        gguf_bytes(SHAPE | {"llama.rope.scaling.type": "yarn"}),
-        "rope scaling 'yarn' is not supported",
+        gguf_bytes(SHAPE | {"llama.rope.scaling.type": "su"}),
+        "rope scaling 'su' is not supported",
     ),
 }
 
@@ -134,6 +134,34 @@ FOLDERS: dict[str, tuple[Callable[[Path], None], str]] = {
     "words for numbers": (_config(hidden_size="many"), "does not say the model's shape .*many"),
     "quantized weights": (_config(quantization_config={"quant_method": "awq"}), "its weights are quantized"),
     "an activation of another kind": (_config(hidden_act="gelu"), "hidden_act 'gelu' is not supported"),
+    "attention that sees ahead": (
+        _config(architectures=["Gemma3ForCausalLM"], use_bidirectional_attention=True),
+        "use_bidirectional_attention is not supported; use a causal model",
+    ),
+    "a kind of layer that there is not": (
+        _config(architectures=["MistralForCausalLM"], sliding_window=8, layer_types=["chunked_attention"]),
+        "layer_types: 'chunked_attention' is not supported; full_attention, sliding_attention are",
+    ),
+    "a rotary scaling that changes with the prompt": (
+        _config(rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
+        "rope scaling 'dynamic' is not supported; default, linear",
+    ),
+    "factors for another number of pairs": (
+        _config(
+            architectures=["Phi3ForCausalLM"],
+            rope_scaling={"type": "su", "short_factor": [1.0], "long_factor": [1.0] * 8},
+            original_max_position_embeddings=32,
+        ),
+        "1 short and 8 long rope factors for 8 pairs",
+    ),
+    "more experts a token than there are": (
+        _config(architectures=["MixtralForCausalLM"], num_local_experts=2, num_experts_per_tok=3),
+        "3 of 2 experts of 32 make no mixture",
+    ),
+    "a window of nothing": (
+        _config(architectures=["MistralForCausalLM"], sliding_window=-4),
+        "a window of -4 tokens shows nothing",
+    ),
     "no weights": (_config(), "holds no .*safetensors; download"),
     "a truncated weights file": (_weights(b"\xff\x00\x00"), "model.safetensors: is corrupt or truncated"),
     "an index that is no JSON": (_index("{"), "index.json: cannot be read"),
