@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from tidegate_engine.files.config import from_gguf
+from tidegate_engine.files.config_gguf import from_gguf
 from tidegate_engine.files.gguf import read_gguf
 from tidegate_engine.kernels.reference import REFERENCE
 from tidegate_engine.model import load
