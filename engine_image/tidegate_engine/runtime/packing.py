@@ -47,7 +47,7 @@ def pack(batch: Batch, block_size: int, device: str) -> ForwardBatch:
     )
 
 
-def to_device(numbers: Sequence[int] | Sequence[Sequence[int]], dtype: torch.dtype, device: str) -> torch.Tensor:
+def to_device(numbers: Sequence[float] | Sequence[Sequence[int]], dtype: torch.dtype, device: str) -> torch.Tensor:
     """A tensor of numbers on a device, without waiting for what the device is doing."""
     if not device.startswith("cuda"):
         return torch.tensor(numbers, dtype=dtype, device=device)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from tidegate_engine.runtime.uniform import uniform
+import numpy as np
+from tidegate_engine.runtime.uniform import uniform, uniforms
 
 
 def test_the_same_place_always_gives_the_same_number() -> None:
@@ -24,3 +25,9 @@ def test_numbers_are_spread_evenly_over_zero_to_one() -> None:
     assert all(abs(count - 2000) < 5 * 42 for count in tenths)
     neighbours = sum((a - 0.5) * (b - 0.5) for a, b in itertools.pairwise(numbers)) / len(numbers)
     assert abs(neighbours) < 5 / 12 / 20_000**0.5
+
+
+def test_many_at_once_are_the_same_numbers() -> None:
+    seeds, choices, positions = [0, 5, 2**64 - 1, 2**63], [0, 1, 2, 3], [1, 2, 4096, 10**9]
+    found = uniforms(*(np.array(column, dtype=np.uint64) for column in (seeds, choices, positions)))
+    assert found.tolist() == [uniform(*row) for row in zip(seeds, choices, positions, strict=True)]
