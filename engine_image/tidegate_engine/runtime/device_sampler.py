@@ -59,7 +59,8 @@ class DeviceSampler:
         drawn = torch.from_numpy(uniforms(self._seeds, self._choices, positions))
         if self._device.startswith("cuda"):
             drawn = drawn.pin_memory().to(self._device, non_blocking=True)
-        return self._sample(logits, *self._numbers, drawn)
+        temperature, top_k, top_p, min_p = self._numbers
+        return self._sample(logits, temperature, top_k, top_p, min_p, drawn)
 
     def _prepare(self, ids: Sequence[int]) -> None:
         # A request that was aborted while its step was in flight is not known any more; its token is thrown away.
