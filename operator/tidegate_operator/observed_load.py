@@ -68,6 +68,16 @@ class Sketches(_Wire):
     e2e: SketchField = Sketch()
 
 
+class StepModel(_Wire):
+    """What a step takes on this pod, in seconds: a + b * tokens computed + c * tokens held in the cache."""
+
+    a: Seconds
+    b: Seconds
+    c: Seconds
+    error: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+    """By how much steps are off, as a share of their duration."""
+
+
 class LoadReport(_Wire):
     """One pod's load. Counters and sketches begin again at zero where `boot` changes; all times are seconds."""
 
@@ -86,6 +96,8 @@ class LoadReport(_Wire):
     sketches: Sketches = Sketches()
     waiting_ages: SketchField = Sketch()
     running_tpot: SketchField = Sketch()
+    step_model: StepModel | None = None
+    """None: it has not stepped enough to know, or is of an age that does not say."""
 
 
 def read_load(body: bytes) -> LoadReport:

@@ -77,6 +77,30 @@ class Output(msgspec.Struct, frozen=True, array_like=True):
     """Little-endian float32 of length 1, in the only message of a request that wants it."""
 
 
+class StepCost(msgspec.Struct, frozen=True, array_like=True):
+    """What a step takes, as far as it was measured: seconds = a + b * new tokens + c * tokens held in the cache."""
+
+    a: float
+    b: float
+    c: float
+    error: float
+    """Mean of what steps were off by, as a share of their duration."""
+
+    def seconds(self, new_tokens: int, kv_tokens: int) -> float:
+        """Of a step that computes so many tokens, for requests that hold so many after it."""
+        return self.a + self.b * new_tokens + self.c * kv_tokens
+
+
+class Drafts(msgspec.Struct, frozen=True, array_like=True):
+    """Speculation since start: guesses made, and those that came true."""
+
+    drafts: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    accepted_by_position: list[int] = []
+    """How often the first, second, ... guess in a row came true."""
+
+
 class Stats(msgspec.Struct, frozen=True, array_like=True):
     """The runtime's gauges and totals after a step; totals count since start."""
 
@@ -91,6 +115,8 @@ class Stats(msgspec.Struct, frozen=True, array_like=True):
     generated_tokens: int
     last_step_seconds: float
     slowest_step_seconds: float
+    step_cost: StepCost | None = None
+    drafts: Drafts = Drafts()
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True, array_like=True):

@@ -7,11 +7,13 @@ import time
 
 from tidegate_engine.core.blocks import BlockPool
 from tidegate_engine.core.request import FinishReason
-from tidegate_engine.core.scheduler import Limits, RequestRefused, Scheduler
-from tidegate_engine.link.messages import Abort, Event, Output, Stats, Submit, TokenLogprobs
+from tidegate_engine.core.scheduler import Batch, Limits, RequestRefused, Scheduler
+from tidegate_engine.link.messages import Abort, Drafts, Event, Output, Stats, Submit, TokenLogprobs
 from tidegate_engine.runtime.constraints import Constraint
 from tidegate_engine.runtime.ranks import Ranks
-from tidegate_engine.runtime.sampler import Sampler
+from tidegate_engine.runtime.sampler import Sampled, Sampler
+from tidegate_engine.runtime.speculation import Speculation
+from tidegate_engine.runtime.step_model import StepModel
 from tidegate_engine.runtime.trace import Trace
 
 log = logging.getLogger(__name__)
@@ -20,11 +22,21 @@ log = logging.getLogger(__name__)
 class Engine:
     """Scheduler, ranks and sampler. `submit` and `abort` between steps, `step` while `has_work`."""
 
-    def __init__(self, pool: BlockPool, limits: Limits, vocab_size: int, ranks: Ranks, sampler: Sampler) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        limits: Limits,
+        vocab_size: int,
+        ranks: Ranks,
+        sampler: Sampler,
+        speculation: Speculation | None = None,
+    ) -> None:
         self.scheduler = Scheduler(pool, limits)
         self._vocab_size = vocab_size
         self._ranks = ranks
         self._sampler = sampler
+        self._speculation = speculation
+        self._step_model = StepModel()
         self._trace = Trace()
         self._scores: dict[int, list[TokenLogprobs]] = {}
         """What is known of prompts that are to be scored and have no output yet."""
@@ -69,13 +81,18 @@ class Engine:
         self._ranks.hear(abort)
 
     def step(self) -> list[Output]:
-        """Schedule, run, commit. Nothing where there is no work."""
+        """Guess, schedule, run, commit. Nothing where there is no work."""
         began = time.monotonic()
-        batch = self.scheduler.schedule()
+        drafts: dict[int, list[int]] = {}
+        if self._speculation is not None:
+            drafts = self._speculation.propose(self.scheduler.decoding(), self._step_model.cost)
+        guessed = time.monotonic()
+        batch = self.scheduler.schedule(drafts)
         if batch is None:
             return []
         self._trace.step(batch, self._steps + 1, began)
-        sampled, readout = self._ranks.run(batch)
+        sampled, readout = self._ranks.run(batch, drafts)
+        self._learn(batch, sampled, time.monotonic() - guessed)
         for id, scores in readout.scores.items():
             if id in self._scores:
                 self._scores[id] += scores
@@ -118,8 +135,16 @@ class Engine:
         """What the steps since the last call did to prompts, for whoever wants to know where a request's time went."""
         return self._trace.take()
 
+    def _learn(self, batch: Batch, sampled: Sampled, seconds: float) -> None:
+        if self._speculation is not None:
+            self._speculation.learn(batch, sampled.tokens, seconds, self._step_model.cost)
+        kv_tokens = sum(part.start + len(part.token_ids) for part in batch.work)
+        self._step_model.observe(batch.num_tokens, kv_tokens, seconds)
+
     def _forget(self, id: int) -> None:
         self._sampler.remove(id)
+        if self._speculation is not None:
+            self._speculation.forget(id)
         self._trace.end(id)
         self._scores.pop(id, None)
 
@@ -137,4 +162,8 @@ class Engine:
             generated_tokens=totals.generated_tokens,
             last_step_seconds=self._last_step,
             slowest_step_seconds=self._slowest_step,
+            step_cost=self._step_model.cost,
+            drafts=Drafts(
+                totals.drafts, totals.draft_tokens, totals.accepted_tokens, list(totals.accepted_by_position)
+            ),
         )

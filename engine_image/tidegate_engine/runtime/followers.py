@@ -37,10 +37,12 @@ class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Step(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Commit the step before with these tokens, hear these events in order, then schedule and compute."""
+    """Commit the step before with these tokens, hear these events in order, then schedule these guesses and compute."""
 
     sampled: list[list[int]]
     events: list[Submit | Abort]
+    drafts: dict[int, list[int]] = {}
+    """Guesses by request: only the leader makes them, all schedule them alike."""
 
 
 ToLeader = Loaded | Failed

@@ -1,8 +1,8 @@
 """Several processes, one model: rank 0 leads, and tells the others before each step what it has been told.
 
-Every rank runs the same deterministic scheduler, so a step needs no more than what arrived, what was aborted, and the
-tokens of the step before. These travel over Unix sockets, on which an idle rank sleeps without a time limit and sees
-the other end die at once; tensors travel by torch.distributed.
+Every rank runs the same deterministic scheduler, so a step needs no more than what arrived, what was aborted, what is
+guessed, and the tokens of the step before. These travel over Unix sockets, on which an idle rank sleeps without a time
+limit and sees the other end die at once; tensors travel by torch.distributed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Ranks:
         """An event that the leader's scheduler has accepted; the others hear it before the next step."""
         self._events.append(event)
 
-    def run(self, batch: Batch) -> tuple[Sampled, Readout]:
-        """Compute on every rank, sample on this one. Raises RankLost."""
-        self._followers.tell(Step(self._sampled, self._events))
+    def run(self, batch: Batch, drafts: dict[int, list[int]]) -> tuple[Sampled, Readout]:
+        """Compute on every rank, sample on this one; the batch was scheduled with `drafts`. Raises RankLost."""
+        self._followers.tell(Step(self._sampled, self._events, drafts))
         self._events = []
         try:
             logits, readout = self._runner.run(batch)
@@ -60,7 +60,7 @@ def follow(channel: BlockingChannel[ToFollower], scheduler: Scheduler, runner: R
                     scheduler.add(event.id, event.prompt, event.params, event.priority)
                 else:
                     scheduler.abort(event.ids)
-            batch = scheduler.schedule()
+            batch = scheduler.schedule(message.drafts)
             if batch is None:
                 raise RankLost("the leader has a step and this rank has none")
             runner.run(batch)

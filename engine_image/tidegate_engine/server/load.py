@@ -36,6 +36,15 @@ class Counters(msgspec.Struct, frozen=True):
     steps: int
 
 
+class StepModel(msgspec.Struct, frozen=True):
+    """What a step takes here, seconds: a + b * tokens computed + c * tokens held; `error` is relative."""
+
+    a: float
+    b: float
+    c: float
+    error: float
+
+
 class Sketches(msgspec.Struct, frozen=True):
     """Latencies of requests since `boot`, in seconds."""
 
@@ -62,6 +71,7 @@ class Load(msgspec.Struct, frozen=True):
     sketches: Sketches
     waiting_ages: SketchSnapshot
     running_tpot: SketchSnapshot
+    step_model: StepModel | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,7 @@ def _snapshot(
     ]
     ready = engine.ready if engine else None
     stats = telemetry.stats
+    cost = stats.step_cost
     return Load(
         version=1,
         boot=boot.nonce,
@@ -119,4 +130,5 @@ def _snapshot(
         sketches=Sketches(*(sketch.snapshot(max_bins) for sketch in (telemetry.ttft, telemetry.tpot, telemetry.e2e))),
         waiting_ages=Sketch(waiting).snapshot(max_bins),
         running_tpot=Sketch(paces).snapshot(max_bins),
+        step_model=None if cost is None else StepModel(cost.a, cost.b, cost.c, cost.error),
     )
