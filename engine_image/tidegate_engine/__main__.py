@@ -51,6 +51,11 @@ def _run(settings: Settings, runtime: Sequence[str]) -> None:
         raise EngineEnded(
             MODEL_FILE, f"--model {settings.model}: no such file or folder; check model.source and its claim"
         )
+    if settings.draft_model is not None and not settings.draft_model.exists():
+        raise EngineEnded(
+            MODEL_FILE,
+            f"--draft-model {settings.draft_model}: no such file or folder; check engine.speculative.draftSource",
+        )
     early = _EarlySignals()
     process = RuntimeProcess.start(settings.runtime_arguments(), runtime)
     try:

@@ -11,6 +11,8 @@ from typing import NoReturn
 
 TERMINATION_LOG = Path("/dev/termination-log")
 DTYPES = ("auto", "float32", "float16", "bfloat16")
+SPECULATIVE = ("none", "ngram", "draft")
+MOST_GUESSES = 16
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -32,6 +34,9 @@ class Settings:
     kv_cache_memory: int | None = None
     prefix_caching: bool = True
     chunked_prefill_tokens: int = 512
+    speculative: str = "none"
+    speculative_tokens: int = 4
+    draft_model: Path | None = None
     host: str = "0.0.0.0"
     port: int = 8000
     admin_port: int = 9000
@@ -47,6 +52,10 @@ class Settings:
         arguments += ["--max-running-requests", str(self.max_running_requests)]
         arguments += ["--prefix-caching" if self.prefix_caching else "--no-prefix-caching"]
         arguments += ["--chunked-prefill-tokens", str(self.chunked_prefill_tokens)]
+        if self.speculative != "none":
+            arguments += ["--speculative", self.speculative, "--speculative-tokens", str(self.speculative_tokens)]
+        if self.draft_model is not None:
+            arguments += ["--draft-model", str(self.draft_model)]
         if self.max_model_len is not None:
             arguments += ["--max-model-len", str(self.max_model_len)]
         if self.kv_cache_memory is not None:
@@ -60,6 +69,12 @@ def parse_settings(arguments: Sequence[str]) -> Settings:
     model: Path = found.model
     if found.port == found.admin_port:
         raise SettingsError(f"--admin-port {found.admin_port}: is --port too; give the two listeners different ports")
+    if found.speculative == "draft" and found.draft_model is None:
+        raise SettingsError("--speculative draft: needs a smaller model; name it by --draft-model PATH")
+    if found.speculative != "draft" and found.draft_model is not None:
+        raise SettingsError(
+            f"--draft-model {found.draft_model}: is only used by --speculative draft; set that, or drop it"
+        )
     return Settings(**{**vars(found), "served_name": found.served_name or model.stem})
 
 
@@ -81,6 +96,9 @@ def _parser() -> _Parser:
     add("--kv-cache-memory", type=_size, metavar="BYTES", help="memory for keys and values, as 512Mi or a number")
     add("--prefix-caching", action=argparse.BooleanOptionalAction, default=True, help="reuse equal prompt beginnings")
     add("--chunked-prefill-tokens", type=_positive, default=512, metavar="N", help="a step's token budget")
+    add("--speculative", choices=SPECULATIVE, default="none", help="where guesses of next tokens come from")
+    add("--speculative-tokens", type=_guesses, default=4, metavar="N", help="most guesses a request and step")
+    add("--draft-model", type=Path, metavar="PATH", help="a smaller model with the same tokens, for guesses")
     add("--host", default="0.0.0.0", help="address to listen on")
     add("--port", type=_port, default=8000, help="port of /v1")
     add("--admin-port", type=_port, default=9000, help="port of health, load, metrics and drain")
@@ -106,6 +124,12 @@ def _positive(text: str) -> int:
 def _natural(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,15}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def _guesses(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,2}", text) or not 0 < int(text) <= MOST_GUESSES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of guesses from 1 to {MOST_GUESSES}")
     return int(text)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,17 +11,21 @@ from model_file import smollm2
 from runtime_process import RuntimeProcess
 from tidegate_engine.core.blocks import BlockPool
 from tidegate_engine.core.request import SamplingParams
-from tidegate_engine.core.scheduler import Limits
-from tidegate_engine.link.messages import Submit
+from tidegate_engine.core.scheduler import Decoding, Limits
+from tidegate_engine.link.messages import StepCost, Submit, TokenLogprobs
 from tidegate_engine.model import LoadedModel, load
 from tidegate_engine.model.batch import Shard
 from tidegate_engine.model.kv import KVCache
+from tidegate_engine.runtime.draft_model import DraftModel
 from tidegate_engine.runtime.engine import Engine
 from tidegate_engine.runtime.followers import Followers
+from tidegate_engine.runtime.prompt_lookup import PromptLookup
 from tidegate_engine.runtime.ranks import Ranks
 from tidegate_engine.runtime.runner import Runner
 from tidegate_engine.runtime.sampler import Sampler
 from tidegate_engine.runtime.settings import BLOCK_SIZE, parse_settings
+from tidegate_engine.runtime.speculation import Drafter, Speculation
+from tidegate_engine.runtime.speculation_control import SpeculationControl
 from tidegate_engine.server.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.model
@@ -63,16 +67,48 @@ def engine(
     budget: int = 512,
     slots: int = 8,
     prefix_caching: bool = False,
+    drafter: Callable[[Sampler], Drafter] | None = None,
 ) -> Engine:
     config = model.config
-    kv = KVCache.allocate(
-        blocks, block_size, config.num_layers, model.kv_heads, config.head_dim, model.dtype, model.device
-    )
+    kv = cache(model, blocks, block_size)
     sampler = Sampler()
     followers = Followers(parse_settings(["--model", "model", "--socket-fd", "-1"]))
     ranks = Ranks(Runner(model, kv), sampler, followers)
     limits = Limits(2048, budget, slots, prefix_caching)
-    return Engine(BlockPool(blocks, block_size, b"key"), limits, config.vocab_size, ranks, sampler)
+    speculation = None if drafter is None else Speculation(drafter(sampler), Always(4))
+    return Engine(BlockPool(blocks, block_size, b"key"), limits, config.vocab_size, ranks, sampler, speculation)
+
+
+def cache(model: LoadedModel, blocks: int, block_size: int) -> KVCache:
+    config = model.config
+    return KVCache.allocate(
+        blocks, block_size, config.num_layers, model.kv_heads, config.head_dim, model.dtype, model.device
+    )
+
+
+class Always(SpeculationControl):
+    """Guesses whatever it costs."""
+
+    def plan(self, ids: Sequence[int], kv_tokens: int, cost: StepCost | None) -> dict[int, int]:
+        return dict.fromkeys(ids, 4)
+
+
+class Mistaken:
+    """A drafter whose every third guess is wrong."""
+
+    def __init__(self, drafter: Drafter) -> None:
+        self._drafter = drafter
+        self._made = 0
+
+    def propose(self, wishes: Sequence[tuple[Decoding, int]]) -> dict[int, list[int]]:
+        return {id: [self._spoil(guess) for guess in guesses] for id, guesses in self._drafter.propose(wishes).items()}
+
+    def _spoil(self, guess: int) -> int:
+        self._made += 1
+        return guess if self._made % 3 else guess + 1
+
+    def forget(self, id: int) -> None:
+        self._drafter.forget(id)
 
 
 def answers(
@@ -169,6 +205,90 @@ def test_drawn_tokens_too_do_not_depend_on_batch_chunk_or_preemption(
     assert answers(narrow, prompts, SAMPLED)[0] == wide
     assert narrow.stats().preemptions > 0
     assert len({tuple(answer) for answer in wide}) == len(prompts)
+
+
+def itself(model: LoadedModel, mistaken: bool = False) -> Callable[[Sampler], Drafter]:
+    """The model as its own draft model, with a cache of its own that is too small for all."""
+
+    def drafter(sampler: Sampler) -> Drafter:
+        own = DraftModel(Runner(model, cache(model, 20, 8)), sampler, BlockPool(20, 8, b""), token_budget=40)
+        return Mistaken(own) if mistaken else own
+
+    return drafter
+
+
+SAID = [
+    pytest.param(GREEDY, id="greedy"),
+    pytest.param(replace(SAMPLED, max_tokens=16), id="drawn, with a penalty"),
+    pytest.param(
+        replace(GREEDY, frequency_penalty=0.6, repetition_penalty=1.2, logprobs=2), id="greedy, with penalties"
+    ),
+    pytest.param(
+        replace(SAMPLED, temperature=1.0, repetition_penalty=1.1, min_p=0.02, stop_token_ids=(28, 30), min_tokens=9),
+        id="drawn, with stops that come too early at first",
+    ),
+]
+
+
+@pytest.mark.parametrize("params", SAID)
+def test_with_guesses(model: LoadedModel, prompts: list[list[int]], params: SamplingParams) -> None:
+    """Looked up, of a model, and of one that is often wrong: the same tokens, as likely as before."""
+    prompts = [prompts[index] for index in (2, 5, 6)]
+    plain = said_by(engine(model, slots=3), prompts, params)
+    counts = []
+    for drafter in (lambda _: PromptLookup(), itself(model), itself(model, mistaken=True)):
+        under_test = engine(model, slots=3, drafter=drafter)
+        said = said_by(under_test, prompts, params)
+        assert [[token for token, _ in answer] for answer in said] == [[t for t, _ in answer] for answer in plain]
+        # A matrix product of another shape may differ in its last digits.
+        assert likelihoods(said) == pytest.approx(likelihoods(plain), abs=1e-3)
+        counts.append(under_test.stats().drafts)
+    looked_up, own, mistaken = counts
+    assert looked_up.draft_tokens > 0
+    assert 0 < own.accepted_tokens == own.draft_tokens
+    assert 0 < mistaken.accepted_tokens < mistaken.draft_tokens
+
+
+def likelihoods(said: list[list[tuple[int, TokenLogprobs | None]]]) -> list[float]:
+    return [known.chosen for answer in said for _, known in answer if known is not None]
+
+
+def said_by(
+    under_test: Engine, prompts: Sequence[Sequence[int]], params: SamplingParams
+) -> list[list[tuple[int, TokenLogprobs | None]]]:
+    for id, prompt in enumerate(prompts):
+        under_test.submit(Submit(id, list(prompt), replace(params, choice=id), 0.0))
+    said: list[list[tuple[int, TokenLogprobs | None]]] = [[] for _ in prompts]
+    while under_test.has_work:
+        for output in under_test.step():
+            known = output.logprobs or [None] * len(output.tokens)
+            said[output.id] += zip(output.tokens, known, strict=True)
+        under_test.scheduler.check_integrity()
+    assert under_test.stats().kv_blocks_used == 0
+    return said
+
+
+def test_with_guesses_in_chunks_with_a_cache_and_after_preemption(
+    model: LoadedModel, prompts: list[list[int]], alone: list[list[int]]
+) -> None:
+    under_test = engine(
+        model, blocks=24, block_size=4, budget=24, prefix_caching=True, drafter=itself(model, mistaken=True)
+    )
+    assert answers(under_test, prompts)[0] == alone
+    stats = under_test.stats()
+    assert stats.preemptions > 0
+    assert 0 < stats.drafts.accepted_tokens < stats.drafts.draft_tokens
+
+
+@pytest.mark.parametrize("ranks", [1, 2], ids=["one rank", "two ranks"])
+def test_with_guesses_in_processes_of_its_own(ranks: int, prompts: list[list[int]], alone: list[list[int]]) -> None:
+    flags = ["--dtype", "float32", "--max-model-len", "256", "--kv-cache-memory", str(96 * 2**20)]
+    flags += ["--speculative", "draft", "--draft-model", str(smollm2()), "--tensor-parallel", str(ranks)]
+    with RuntimeProcess(smollm2(), *flags, "--threads", "1") as runtime:
+        runtime.ready()
+        assert runtime.answers(prompts, GREEDY) == alone
+        assert runtime.outputs().stats.drafts.accepted_tokens > 0
+        assert runtime.quit() == 0
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3], ids=["one rank", "two ranks", "three ranks"])

@@ -10,6 +10,7 @@ from tidegate_engine.link.channel import BlockingChannel
 from tidegate_engine.link.messages import Ready, ToRuntime
 from tidegate_engine.model import LoadedModel
 from tidegate_engine.runtime import loop
+from tidegate_engine.runtime.drafting import draft_block_bytes, load_draft, speculation
 from tidegate_engine.runtime.engine import Engine
 from tidegate_engine.runtime.errors import RankLost
 from tidegate_engine.runtime.followers import Begin, Followers, Loaded, ToFollower
@@ -48,7 +49,8 @@ def warm_engine(
     with clock.measure("weights"):
         model = load_model(settings, followers.rendezvous)
         limits = limits_of(settings, model)
-        blocks = followers.least_blocks(blocks_that_fit(settings, model, limits))
+        draft = load_draft(settings, model)
+        blocks = followers.least_blocks(blocks_that_fit(settings, model, limits, draft_block_bytes(draft)))
     hash_key = secrets.token_bytes(32)
     followers.tell(Begin(blocks, hash_key))
     runner = warm_runner(model, blocks, clock)
@@ -59,6 +61,7 @@ def warm_engine(
         model.config.vocab_size,
         Ranks(runner, sampler, followers),
         sampler,
+        speculation(settings, draft, blocks, sampler, clock),
     )
     ready = Ready(
         kv_blocks=blocks,

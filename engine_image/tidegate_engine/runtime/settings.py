@@ -24,6 +24,9 @@ class RuntimeSettings:
     kv_cache_memory: int | None
     prefix_caching: bool
     chunked_prefill_tokens: int
+    speculative: str
+    speculative_tokens: int
+    draft_model: Path | None
     threads: int | None
     rank: int
     rendezvous: Path | None
@@ -60,6 +63,9 @@ def parse_settings(arguments: Sequence[str]) -> RuntimeSettings:
     add("--kv-cache-memory", type=_positive)
     add("--prefix-caching", action=argparse.BooleanOptionalAction, default=True)
     add("--chunked-prefill-tokens", type=_positive, default=512)
+    add("--speculative", choices=("none", "ngram", "draft"), default="none")
+    add("--speculative-tokens", type=_positive, default=4)
+    add("--draft-model", type=Path)
     add("--threads", type=_positive, help="threads of this rank (default: its share of the CPU limit)")
     add("--rank", type=int, default=0, help="set by rank 0 for those it starts")
     add("--rendezvous", type=Path, help="set by rank 0 for those it starts")

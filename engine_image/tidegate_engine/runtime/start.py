@@ -71,8 +71,11 @@ def limits_of(settings: RuntimeSettings, model: LoadedModel) -> Limits:
     )
 
 
-def blocks_that_fit(settings: RuntimeSettings, model: LoadedModel, limits: Limits) -> int:
-    """Blocks of KV cache this rank has room for, now that its weights are in memory. Raises CannotStart."""
+def blocks_that_fit(settings: RuntimeSettings, model: LoadedModel, limits: Limits, beside: int = 0) -> int:
+    """Blocks of KV cache this rank has room for, now that its weights are in memory. Raises CannotStart.
+
+    `beside` are the bytes that each takes in another model's cache on this rank.
+    """
     config = model.config
     ranks = settings.tensor_parallel
     # The memory given is the pod's. The rank with the most heads needs the most of it, and decides for all.
@@ -82,7 +85,8 @@ def blocks_that_fit(settings: RuntimeSettings, model: LoadedModel, limits: Limit
     return num_blocks(
         memory=share,
         memory_left=machine_limits().memory_left // ranks,
-        bytes_per_block=block_bytes(BLOCK_SIZE, config.num_layers, model.kv_heads, config.head_dim, model.kv_dtype),
+        bytes_per_block=beside
+        + block_bytes(BLOCK_SIZE, config.num_layers, model.kv_heads, config.head_dim, model.kv_dtype),
         block_size=BLOCK_SIZE,
         max_model_len=limits.max_model_len,
         slots=limits.slots,
