@@ -16,6 +16,7 @@ pytestmark = pytest.mark.cluster
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "crds/examples").glob("*.yaml"))
 SOURCE = {"source": "pvc://models/m.gguf"}
+DRAFT = {"method": "draft", "draftSource": "pvc://others/d.gguf"}
 NO_DURATION = "is no duration over zero; write one like 500ms, 2s or 5m"
 
 
@@ -89,11 +90,6 @@ NOT_YET = [
         "spec.model.quantization: Invalid value: 'int8' is not supported yet; leave it out (a GGUF file may be "
         "quantized itself)",
         model=SOURCE | {"quantization": "int8"},
-    ),
-    bad(
-        "speculative decoding",
-        "spec.engine.speculative: Invalid value: 'ngram' is not supported yet; leave it out",
-        engine={"speculative": {"method": "ngram"}},
     ),
     bad(
         "no replica",
@@ -258,11 +254,33 @@ WRONG = [
         "volume 'v' starts empty, and nothing could be put into it; set readOnly to false",
         pod={"volumes": [{"name": "v", "mountPath": "/v", "emptyDir": {}}]},
     ),
+    bad(
+        "a draft model that is nowhere",
+        "spec.engine.speculative.draftSource: Invalid value: is missing, and method draft guesses by that model; write "
+        "pvc://CLAIM/PATH or file:///PATH",
+        engine={"speculative": {"method": "draft"}},
+    ),
+    bad(
+        "a draft model that nothing uses",
+        "spec.engine.speculative.draftSource: Invalid value: 'file:///d' is not used by method ngram; leave it out, or "
+        "set method to draft",
+        engine={"speculative": {"method": "ngram", "draftSource": "file:///d"}},
+    ),
+    bad(
+        "a draft model of the hub",
+        "'hf://org/name' says not where the draft model is; write pvc://CLAIM/PATH or file:///PATH",
+        engine={"speculative": {"method": "draft", "draftSource": "hf://org/name"}},
+    ),
+    bad(
+        "more guesses than a step takes",
+        "spec.engine.speculative.tokens: Invalid value: 17",
+        engine={"speculative": {"method": "ngram", "tokens": 17}},
+    ),
     bad("a volume of a name that is taken", "'tmp' cannot name a volume", pod=pod_volume(name="tmp")),
     bad(
         "a volume over Tidegate's own",
-        "'/models/more' cannot be mounted at; write an absolute path outside of /models, /tmp, /dev, /proc, /sys and "
-        "/opt/tidegate, which are Tidegate's own",
+        "'/models/more' cannot be mounted at; write an absolute path outside of /models, /draft-models, /tmp, /dev, "
+        "/proc, /sys and /opt/tidegate, which are Tidegate's own",
         pod=pod_volume(mountPath="/models/more"),
     ),
     bad(
@@ -319,6 +337,8 @@ def test_a_name_that_no_service_could_have_is_refused(kind: RealCluster, name: s
         pytest.param({"replicas": 0}, id="a fixed number of no replicas"),
         pytest.param({"resources": {"limits": {"cpu": 1, "memory": "1.5Gi"}}}, id="a quantity without quotes"),
         pytest.param({"engine": {"tensorParallel": 2}}, id="ranks without GPUs"),
+        pytest.param({"engine": {"speculative": {"method": "ngram", "tokens": 8}}}, id="guesses looked up"),
+        pytest.param({"engine": {"speculative": DRAFT}}, id="guesses of a draft model"),
         pytest.param({"rollout": {"maxSurge": 0, "maxUnavailable": "25%"}}, id="a rollout without a surge"),
         pytest.param({"replicas": 2, "scaling": scaling(mode="advisory")}, id="advice beside a number"),
         pytest.param({"engine": {"extraArgs": ["--max-body-size", "1Mi"]}}, id="a flag that no field sets"),

@@ -20,6 +20,13 @@ EXAMPLES = [
 ]
 
 
+NGRAM_2 = {"method": "ngram", "tokens": 2}
+
+
+def drafted(source: str) -> dict[str, Any]:
+    return {"engine": {"speculative": {"method": "draft", "draftSource": source}}}
+
+
 def parsed(name: str, spec: dict[str, Any]) -> Settings:
     return parse_settings(engine_flags(name, read_spec(spec)))
 
@@ -45,6 +52,26 @@ def test_an_empty_spec_asks_for_the_engines_own_defaults() -> None:
         pytest.param({"engine": {"prefixCaching": False}}, "prefix_caching", False, id="no prefix caching"),
         pytest.param({"engine": {"chunkedPrefillTokens": 64}}, "chunked_prefill_tokens", 64, id="a token budget"),
         pytest.param({"engine": {"extraArgs": ["--max-body-size", "1Mi"]}}, "max_body_size", 2**20, id="a flag more"),
+        pytest.param({"engine": {"speculative": {"method": "ngram"}}}, "speculative", "ngram", id="guesses looked up"),
+        pytest.param({"engine": {"speculative": NGRAM_2}}, "speculative_tokens", 2, id="fewer guesses"),
+        pytest.param(
+            drafted("pvc://models/d"),
+            "draft_model",
+            Path("/models/d"),
+            id="a draft model beside the model",
+        ),
+        pytest.param(
+            drafted("pvc://other/d"),
+            "draft_model",
+            Path("/draft-models/d"),
+            id="a draft model on a claim of its own",
+        ),
+        pytest.param(
+            drafted("file:///opt/d"),
+            "draft_model",
+            Path("/opt/d"),
+            id="a draft model of the image",
+        ),
         pytest.param({"drain": {"timeout": "2m"}}, "drain_timeout", 120.0, id="a drain in minutes"),
         pytest.param({"drain": {"timeout": "99999h"}}, "drain_timeout", 99999 * 3600.0, id="the longest drain"),
     ],

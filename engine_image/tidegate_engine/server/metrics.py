@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from tidegate_engine.link.messages import Drafts
 from tidegate_engine.server.engine import Engine
 from tidegate_engine.server.telemetry import Histogram, Telemetry
 
@@ -42,6 +43,7 @@ class EngineCollector(Collector):
         yield self._counter("requests_received", "Requests admitted or rejected", counts.received)
         yield self._counter("requests_rejected", "Requests refused because the queue was full", counts.rejected)
         yield self._counter("requests_expired", "Requests ended because their deadline was over", counts.expired)
+        yield from self._speculation(stats.drafts)
         success = CounterMetricFamily(
             "tidegate_request_success", "Finished answers by reason", labels=["model_name", "finished_reason"]
         )
@@ -52,6 +54,23 @@ class EngineCollector(Collector):
         yield self._histogram("inter_token_latency_seconds", "Between two tokens of an answer", counts.token_histogram)
         yield self._histogram("time_per_output_token_seconds", "An answer's mean pace", counts.tpot_histogram)
         yield self._histogram("e2e_request_latency_seconds", "Arrival to last token", counts.e2e_histogram)
+
+    def _speculation(self, drafts: Drafts) -> Iterator[Metric]:
+        guessed, true = drafts.draft_tokens, drafts.accepted_tokens
+        yield self._counter("spec_decode_num_drafts", "Times that next tokens were guessed", drafts.drafts)
+        yield self._counter("spec_decode_num_draft_tokens", "Tokens guessed", guessed)
+        yield self._counter("spec_decode_num_accepted_tokens", "Guesses that came true", true)
+        yield self._gauge(
+            "spec_decode_draft_acceptance_rate", "Share of guesses that came true", true / max(1, guessed)
+        )
+        positions = CounterMetricFamily(
+            "tidegate_spec_decode_num_accepted_tokens_per_pos",
+            "Guesses that came true, by their place in a row from 0",
+            labels=["model_name", "position"],
+        )
+        for position, number in enumerate(drafts.accepted_by_position):
+            positions.add_metric([self._model_name, str(position)], number)
+        yield positions
 
     def _gauge(self, name: str, meaning: str, value: float) -> Metric:
         family = GaugeMetricFamily(f"tidegate_{name}", meaning, labels=["model_name"])

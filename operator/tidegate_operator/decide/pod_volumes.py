@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidegate_operator.decide.engine_flags import MODELS
+from tidegate_operator.decide.engine_flags import DRAFT_MODELS, MODELS, draft_claim
 from tidegate_operator.resource import InferenceServiceSpec, Volume, parse_source
 
 Json = dict[str, Any]
@@ -16,9 +16,9 @@ def volumes(spec: InferenceServiceSpec) -> list[Json]:
         {"name": "tmp", "emptyDir": {}},
         {"name": "shm", "emptyDir": {"medium": "Memory"}},
     ]
-    claim = parse_source(spec.model.source).claim
-    if claim is not None:
-        own.append({"name": "models", "persistentVolumeClaim": {"claimName": claim, "readOnly": True}})
+    for name, claim in (("models", parse_source(spec.model.source).claim), ("draft-models", draft_claim(spec))):
+        if claim is not None:
+            own.append({"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}})
     return [*own, *(_volume(volume) for volume in spec.pod.volumes)]
 
 
@@ -27,6 +27,8 @@ def mounts(spec: InferenceServiceSpec) -> list[Json]:
     own: list[Json] = [{"name": "tmp", "mountPath": "/tmp"}, {"name": "shm", "mountPath": "/dev/shm"}]
     if parse_source(spec.model.source).claim is not None:
         own.append({"name": "models", "mountPath": MODELS, "readOnly": True})
+    if draft_claim(spec) is not None:
+        own.append({"name": "draft-models", "mountPath": DRAFT_MODELS, "readOnly": True})
     return [*own, *(_mount(volume) for volume in spec.pod.volumes)]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from tidegate_operator.resource.base import Asked
 from tidegate_operator.resource.quantity import BytesOrAuto
@@ -63,6 +63,15 @@ class Speculative(Asked):
     method: Literal["ngram", "draft"]
     tokens: int = Field(default=4, ge=1)
     draft_source: str | None = None
+    """Where the smaller model is, for method draft; see `parse_source`."""
+
+    @model_validator(mode="after")
+    def _draft_has_a_source(self) -> Self:
+        if (self.method == "draft") != (self.draft_source is not None):
+            raise ValueError(f"draftSource is for method draft, and needed by it; the method is {self.method}")
+        if self.draft_source is not None:
+            parse_source(self.draft_source)
+        return self
 
 
 class Engine(Asked):

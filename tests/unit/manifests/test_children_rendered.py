@@ -69,6 +69,29 @@ def test_every_example_runs_restricted(example: Path) -> None:
         assert not any("hostPath" in volume for volume in body["volumes"])
 
 
+@pytest.mark.parametrize(
+    ("source", "claims"),
+    [
+        pytest.param("pvc://models/d.gguf", {"models": "models"}, id="beside the model"),
+        pytest.param("pvc://other/d.gguf", {"models": "models", "draft-models": "other"}, id="on a claim of its own"),
+        pytest.param("file:///opt/d.gguf", {"models": "models"}, id="in the image"),
+    ],
+)
+def test_a_draft_model_is_mounted_where_its_flag_says(source: str, claims: dict[str, str]) -> None:
+    spec = {"engine": {"speculative": {"method": "draft", "draftSource": source}}}
+    found = {
+        volume["name"]: volume["persistentVolumeClaim"]
+        for volume in pod(**spec)["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+    assert found == {name: {"claimName": claim, "readOnly": True} for name, claim in claims.items()}
+    mounts = {mount["name"]: mount for mount in container(**spec)["volumeMounts"]}
+    assert all(mounts[name]["readOnly"] for name in claims)
+    args = container(**spec)["args"]
+    path = args[args.index("--draft-model") + 1]
+    assert path.startswith(("/opt/", *(mounts[name]["mountPath"] for name in claims)))
+
+
 def test_the_model_is_read_only_and_everything_written_has_room() -> None:
     mounts = {mount["mountPath"]: mount for mount in container()["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in pod()["volumes"]}

@@ -46,6 +46,21 @@ def test_the_runtime_is_told_what_is_its_business_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        pytest.param(["--speculative", "ngram"], "--speculative ngram --speculative-tokens 4", id="by looking up"),
+        pytest.param(
+            ["--speculative", "draft", "--draft-model", "/d.gguf", "--speculative-tokens", "3"],
+            "--speculative draft --speculative-tokens 3 --draft-model /d.gguf",
+            id="by a draft model",
+        ),
+    ],
+)
+def test_the_runtime_is_told_where_guesses_come_from(flags: list[str], told: str) -> None:
+    assert parse_settings(["--model", "m", *flags]).runtime_arguments()[-len(told.split()) :] == told.split()
+
+
+@pytest.mark.parametrize(
     ("flags", "named"),
     [
         pytest.param([], "--model", id="no model"),
@@ -56,6 +71,11 @@ def test_the_runtime_is_told_what_is_its_business_and_no_more() -> None:
         ),
         pytest.param(["--model", "m", "--kv-cache-memory", "lots"], "--kv-cache-memory", id="a size in words"),
         pytest.param(["--model", "m", "--kv-cache-memory", "0"], "--kv-cache-memory", id="a size of nothing"),
+        pytest.param(["--model", "m", "--speculative", "magic"], "--speculative", id="guesses from nowhere"),
+        pytest.param(["--model", "m", "--speculative-tokens", "0"], "--speculative-tokens", id="no guess"),
+        pytest.param(["--model", "m", "--speculative-tokens", "17"], "--speculative-tokens", id="too many guesses"),
+        pytest.param(["--model", "m", "--speculative", "draft"], "--draft-model PATH", id="no model to guess"),
+        pytest.param(["--model", "m", "--draft-model", "d"], "--speculative draft", id="a draft model for nothing"),
         pytest.param(["--model", "m", "--port", "70000"], "--port", id="a port beyond the last"),
         pytest.param(["--model", "m", "--admin-port", "8000"], "--admin-port", id="one port for both listeners"),
         pytest.param(["--model", "m", "--drain-timeout", "soon"], "--drain-timeout", id="a time in words"),

@@ -12,11 +12,23 @@ import pytest
 from engine_process import EngineProcess
 from prometheus_client.parser import text_string_to_metric_families
 from tidegate_engine.core.request import FinishReason, SamplingParams
-from tidegate_engine.link.messages import Abort, Failed, Output, Outputs, Ready, Stats, Submit, ToRuntime, ToServer
+from tidegate_engine.link.messages import (
+    Abort,
+    Drafts,
+    Failed,
+    Output,
+    Outputs,
+    Ready,
+    Stats,
+    Submit,
+    ToRuntime,
+    ToServer,
+)
 from tidegate_engine.server.answers import Answer, Choice
 from tidegate_engine.server.engine import Engine, RuntimeFailed, RuntimeGone
 from tidegate_engine.server.errors import Overloaded
 from tidegate_engine.server.load import LARGEST, Boot, load
+from tidegate_engine.server.metrics import EngineCollector, exposition
 from tidegate_engine.server.telemetry import NOTHING_YET, REQUEST_BOUNDS, TOKEN_BOUNDS, Telemetry
 
 READY = Ready(128, 16, 512, 512, 4, "scripted", {})
@@ -207,3 +219,25 @@ def test_metrics_are_vllms_families_under_our_name(engine: EngineProcess) -> Non
     assert samples["tidegate_generation_tokens_total", None, None] >= 4
     assert samples["tidegate_time_to_first_token_seconds_count", None, None] >= 1
     assert samples["tidegate_inter_token_latency_seconds_bucket", None, "+Inf"] >= 3
+
+
+def test_metrics_of_guesses_have_vllms_names() -> None:
+    telemetry = Telemetry()
+    telemetry.step(stats(steps=9, drafts=Drafts(5, 20, 12, [5, 4, 3, 0])), 1.0)
+    text = exposition(EngineCollector(telemetry, lambda: None, "m")).decode()
+    samples = {
+        (sample.name.removeprefix("tidegate_spec_decode_"), sample.labels.get("position")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith("tidegate_spec_decode_")
+    }
+    assert samples == {
+        ("num_drafts_total", None): 5,
+        ("num_draft_tokens_total", None): 20,
+        ("num_accepted_tokens_total", None): 12,
+        ("draft_acceptance_rate", None): 0.6,
+        ("num_accepted_tokens_per_pos_total", "0"): 5,
+        ("num_accepted_tokens_per_pos_total", "1"): 4,
+        ("num_accepted_tokens_per_pos_total", "2"): 3,
+        ("num_accepted_tokens_per_pos_total", "3"): 0,
+    }
