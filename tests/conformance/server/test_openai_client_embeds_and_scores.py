@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import openai
 import pytest
-from engine_process import NAME, EngineProcess
+from engine_process import NAME, EngineProcess, wait_until
 from model_file import smollm2
 
 pytestmark = pytest.mark.model
@@ -122,3 +124,26 @@ def test_the_id_of_an_answer_finds_its_course(engine: EngineProcess, client: ope
         assert sum(tokens for _, tokens in shares) == choice["prompt_tokens"] - choice["cached_tokens"]
         assert len(shares) == (1 if cached else 2), "512 tokens a step"
         assert choice["queued_s"] <= choice["first_token_s"] <= choice["last_token_s"]
+
+
+def test_an_urgent_request_goes_before_one_that_came_earlier_and_waits_too() -> None:
+    body = {"model": NAME, "prompt": "Once", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
+
+    def ask(engine: EngineProcess, **fields: int) -> str:
+        with httpx.Client(base_url=f"http://127.0.0.1:{engine.port}", timeout=60) as one:
+            answer = one.post("/v1/completions", json=body | fields)
+        assert answer.status_code == 200, answer.text
+        return str(answer.headers["x-request-id"])
+
+    with EngineProcess(smollm2(), "--max-running-requests", "1") as engine, ThreadPoolExecutor(3) as pool:
+        engine.wait_ready()
+        asked = [pool.submit(ask, engine, max_tokens=150)]
+        wait_until(lambda: engine.load()["running"] == 1, 20, "the first runs")
+        for count, priority in ((1, 0), (2, -1)):
+            asked.append(pool.submit(ask, engine, priority=priority))
+            wait_until(lambda count=count: engine.load()["waiting"] == count, 20, "it waits")  # type: ignore[misc]
+        first, usual, urgent = (
+            engine.admin.get(f"/debug/requests/{one.result()}").json()["choices"][0]["chunks"][0]["step"]
+            for one in asked
+        )
+    assert first < urgent < usual
