@@ -34,6 +34,8 @@ FLAGS = (
 )
 GROWTH_ALLOWED = 8 * 2**20
 """Bytes in the second half of a soak."""
+LAST_PATIENCE = 180.0
+"""Seconds for what is in flight when no more is asked."""
 JUDGED_FROM = 5.0
 """Minutes. In shorter ones allocators still warm up."""
 OPENINGS = (
@@ -98,12 +100,14 @@ class Soak:
         """Ask one thing after another."""
         while time.monotonic() < until:
             path, body = self._request()
-            patience = self._random.expovariate(1.0) if self._random.random() < 0.25 else 120.0
+            leaves = self._random.expovariate(1.0) if self._random.random() < 0.25 else None
+            # While others keep coming a wait may be long; once they have stopped, everything must end.
+            patience = max(until - time.monotonic(), 0) + LAST_PATIENCE if leaves is None else leaves
             try:
                 async with asyncio.timeout(patience):
                     outcome = await self._ask(path, body)
             except TimeoutError:
-                outcome = "client left" if patience < 120 else self._fault(f"no end within {patience} s: {body}")
+                outcome = "client left" if leaves is not None else self._fault(f"no end: {body}")
             except httpx.TransportError as error:
                 outcome = self._fault(f"{type(error).__name__}: {body}")
             self.outcomes[outcome] += 1
@@ -194,7 +198,7 @@ async def soak(
     """Ready, `minutes` of traffic, idle."""
     limits = httpx.Limits(max_connections=clients * 2)
     async with (
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[0]}", timeout=180, limits=limits) as http,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[0]}", timeout=None, limits=limits) as http,
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports[1]}", timeout=10) as admin,
     ):
         await until_ready(process, admin)
@@ -275,19 +279,23 @@ def free_port() -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Soak the engine.")
+    parser = argparse.ArgumentParser(
+        description="Soak the engine.", usage="%(prog)s MODEL [options] [-- flags of the engine]"
+    )
     parser.add_argument("model")
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("flags", nargs="*", help="of the engine, after --")
-    wanted = parser.parse_args()
+    arguments, flags = sys.argv[1:], []
+    if "--" in arguments:
+        arguments, flags = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
+    wanted = parser.parse_args(arguments)
     ports = free_port(), free_port()
     command = [sys.executable, "-m", "tidegate_engine", "--model", wanted.model, "--served-name", NAME]
     command += ["--host", "127.0.0.1", "--port", str(ports[0]), "--admin-port", str(ports[1]), "--endpoint-lag", "0"]
     path = str(Path(__file__).resolve().parent.parent / "engine_image")
-    process = subprocess.Popen([*command, *FLAGS, *wanted.flags], env=os.environ | {"PYTHONPATH": path})
+    process = subprocess.Popen([*command, *FLAGS, *flags], env=os.environ | {"PYTHONPATH": path})
     try:
         report = asyncio.run(soak(process, ports, wanted.minutes, wanted.clients, wanted.seed))
     finally:
