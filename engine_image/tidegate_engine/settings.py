@@ -13,6 +13,8 @@ TERMINATION_LOG = Path("/dev/termination-log")
 DTYPES = ("auto", "float32", "float16", "bfloat16")
 SPECULATIVE = ("none", "ngram", "draft")
 MOST_GUESSES = 16
+KV_CACHE_DTYPES = (*DTYPES, "int8", "fp8")
+QUANTIZATIONS = ("none", "int8", "int4", "fp8")
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -28,10 +30,12 @@ class Settings:
     served_name: str
     max_model_len: int | None = None
     dtype: str = "auto"
+    quantization: str = "none"
     tensor_parallel: int = 1
     max_running_requests: int = 32
     max_queued_requests: int = 256
     kv_cache_memory: int | None = None
+    kv_cache_dtype: str = "auto"
     prefix_caching: bool = True
     chunked_prefill_tokens: int = 512
     speculative: str = "none"
@@ -48,6 +52,7 @@ class Settings:
     def runtime_arguments(self) -> list[str]:
         """The runtime's share of the command line, without the link's file descriptor."""
         arguments = ["--model", str(self.model), "--dtype", self.dtype]
+        arguments += ["--quantization", self.quantization, "--kv-cache-dtype", self.kv_cache_dtype]
         arguments += ["--tensor-parallel", str(self.tensor_parallel)]
         arguments += ["--max-running-requests", str(self.max_running_requests)]
         arguments += ["--prefix-caching" if self.prefix_caching else "--no-prefix-caching"]
@@ -90,10 +95,12 @@ def _parser() -> _Parser:
     add("--served-name", type=_name, metavar="NAME", help="the name clients ask for (default: the file's name)")
     add("--max-model-len", type=_positive, metavar="N", help="longest prompt and answer together, in tokens")
     add("--dtype", choices=DTYPES, default="auto", help="numbers the model computes in")
+    add("--quantization", choices=QUANTIZATIONS, default="none", help="what weights are quantized to when loaded")
     add("--tensor-parallel", type=_positive, default=1, metavar="N", help="processes that share one model")
     add("--max-running-requests", type=_positive, default=32, metavar="N", help="answers computed at a time")
     add("--max-queued-requests", type=_natural, default=256, metavar="N", help="answers that may wait; more get 429")
     add("--kv-cache-memory", type=_size, metavar="BYTES", help="memory for keys and values, as 512Mi or a number")
+    add("--kv-cache-dtype", choices=KV_CACHE_DTYPES, default="auto", help="what keys and values are kept in")
     add("--prefix-caching", action=argparse.BooleanOptionalAction, default=True, help="reuse equal prompt beginnings")
     add("--chunked-prefill-tokens", type=_positive, default=512, metavar="N", help="a step's token budget")
     add("--speculative", choices=SPECULATIVE, default="none", help="where guesses of next tokens come from")

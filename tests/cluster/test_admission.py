@@ -86,12 +86,6 @@ NOT_YET = [
         model=SOURCE | {"tokenSecretRef": {"name": "hub"}},
     ),
     bad(
-        "quantization",
-        "spec.model.quantization: Invalid value: 'int8' is not supported yet; leave it out (a GGUF file may be "
-        "quantized itself)",
-        model=SOURCE | {"quantization": "int8"},
-    ),
-    bad(
         "no replica",
         "spec.scaling.minReplicas: Invalid value: 0 is not supported yet, since nothing would hold requests while "
         "there is no "

@@ -44,6 +44,8 @@ def test_an_empty_spec_asks_for_the_engines_own_defaults() -> None:
         pytest.param({"model": {"servedName": "org/m:1"}}, "served_name", "org/m:1", id="a served name"),
         pytest.param({"model": {"maxModelLen": 4096}}, "max_model_len", 4096, id="a longest prompt"),
         pytest.param({"engine": {"dtype": "float16"}}, "dtype", "float16", id="a dtype"),
+        pytest.param({"model": {"quantization": "int4"}}, "quantization", "int4", id="weights in four bits"),
+        pytest.param({"engine": {"kvCacheDtype": "fp8"}}, "kv_cache_dtype", "fp8", id="a cache in float8"),
         pytest.param({"engine": {"tensorParallel": 3}}, "tensor_parallel", 3, id="ranks"),
         pytest.param({"engine": {"maxRunningRequests": 7}}, "max_running_requests", 7, id="slots"),
         pytest.param({"engine": {"maxQueuedRequests": 0}}, "max_queued_requests", 0, id="no queue"),

@@ -39,8 +39,6 @@ def _from_json(path: Path, raw: dict[str, Any]) -> ModelConfig:
     architecture = HUGGING_FACE.get(name)
     if architecture is None:
         raise ModelFileError(f"{path}: architecture {name} is not supported; use one of {', '.join(HUGGING_FACE)}")
-    if raw.get("quantization_config"):
-        raise ModelFileError(f"{path}: its weights are quantized, which is not supported; use the original or a GGUF")
     if raw.get("use_bidirectional_attention"):
         raise ModelFileError(f"{path}: use_bidirectional_attention is not supported; use a causal model")
     family = FAMILIES[architecture]

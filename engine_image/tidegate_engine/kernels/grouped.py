@@ -40,6 +40,10 @@ class GroupedMatrix:
         grouped = self.codes.view(*self.scales.shape, -1).to(torch.float32)
         return (grouped * self.scales.unsqueeze(-1) + self.offsets.unsqueeze(-1)).view(self.codes.shape)
 
+    def to(self, device: str) -> GroupedMatrix:
+        """The same matrix on a device."""
+        return GroupedMatrix(self.codes.to(device), self.scales.to(device), self.offsets.to(device), self.bits)
+
     def rows(self, wanted: slice | Tensor) -> GroupedMatrix:
         """Some of its rows, in the order asked for."""
         return GroupedMatrix(self.codes[wanted], self.scales[wanted], self.offsets[wanted], self.bits)

@@ -104,8 +104,11 @@ def _attend_one(query: Tensor, key: Tensor, value: Tensor, spec: AttentionSpec) 
 
 
 def linear(weight: Matrix, bias: Tensor | None) -> Linear:
-    """See Kernels.linear; quantized weights are dequantized to float32 once."""
-    return partial(F.linear, weight=weight.dequantized() if isinstance(weight, GroupedMatrix) else weight, bias=bias)
+    """See Kernels.linear; quantized weights are dequantized to float32 once, and that is what is computed in."""
+    if not isinstance(weight, GroupedMatrix):
+        return partial(F.linear, weight=weight, bias=bias)
+    wide, wide_bias = weight.dequantized(), None if bias is None else bias.to(torch.float32)
+    return lambda x: F.linear(x.to(torch.float32), wide, wide_bias).to(x.dtype)
 
 
 def rotate_and_write(

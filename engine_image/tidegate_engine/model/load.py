@@ -14,16 +14,19 @@ from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.files.config_gguf import from_gguf
 from tidegate_engine.files.config_json import from_folder
 from tidegate_engine.files.gguf import read_gguf
+from tidegate_engine.files.quantization import Quantization
 from tidegate_engine.kernels.choice import choose
 from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.build import build
 from tidegate_engine.model.gguf_source import GGUFSource
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.model.parts import Parts
+from tidegate_engine.model.quantized_source import DESCRIPTIONS, QuantizedSource
 from tidegate_engine.model.source import Source
 from tidegate_engine.model.weights import Weights
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_KV_DTYPES = _DTYPES | {"int8": torch.int8, "fp8": torch.float8_e4m3fn}
 
 
 class Network(Protocol):
@@ -72,9 +75,17 @@ class LoadedModel:
         return self.network.logits(hidden)
 
 
-def load(path: Path, shard: Shard, dtype: str, max_model_len: int | None) -> LoadedModel:
+def load(
+    path: Path,
+    shard: Shard,
+    dtype: str,
+    max_model_len: int | None,
+    quantization: Quantization = "none",
+    kv_cache_dtype: str = "auto",
+) -> LoadedModel:
     """Load a GGUF file or a Hugging Face folder onto this rank's device; "auto" is float32 on CPU, bfloat16 on CUDA.
 
+    `quantization` is of the weights, besides what the file has done itself; the cache's "auto" is the model's dtype.
     Raises ModelFileError: one line naming the file, what is wrong and what to do. With more than one rank the default
     process group must be there before the first forward pass.
     """
@@ -89,8 +100,19 @@ def load(path: Path, shard: Shard, dtype: str, max_model_len: int | None) -> Loa
             )
         config = replace(config, max_position=max_model_len)
     kernels = choose(device)
-    network = build(config, Weights(source, number, device), shard, kernels, device)
-    return LoadedModel(config, number, device, kernels.description, network.shares.kv_heads, number, network)
+    if quantization != "none":
+        source = QuantizedSource(source, quantization)
+    keep = quantization in ("int8", "int4")
+    network = build(config, Weights(source, number, device, keep), shard, kernels, device)
+    return LoadedModel(
+        config,
+        number,
+        device,
+        kernels.description + DESCRIPTIONS[quantization],
+        network.shares.kv_heads,
+        number if kv_cache_dtype == "auto" else _KV_DTYPES[kv_cache_dtype],
+        network,
+    )
 
 
 def _open(path: Path) -> tuple[ModelConfig, Source]:

@@ -56,7 +56,7 @@ class Weights:
             if len(kept) == len(names) and len({(part.bits, part.group_size) for part in kept}) == 1:
                 for name, shape in zip(names, shapes, strict=True):
                     self._check(name, shape)
-                return stacked(kept) if len(kept) > 1 else kept[0]
+                return (stacked(kept) if len(kept) > 1 else kept[0]).to(self._device)
         return self.rows(names, wanted, shapes)
 
     def whole(self, name: str, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:

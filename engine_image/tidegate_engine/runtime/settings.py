@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate_engine.files.quantization import Quantization
+
 BLOCK_SIZE = 16
 """Tokens in a block of the KV cache."""
 
@@ -18,6 +20,8 @@ class RuntimeSettings:
     model: Path
     socket_fd: int
     dtype: str
+    quantization: Quantization
+    kv_cache_dtype: str
     max_model_len: int | None
     tensor_parallel: int
     max_running_requests: int
@@ -35,6 +39,7 @@ class RuntimeSettings:
     def follower_arguments(self, rank: int, socket_fd: int, rendezvous: Path) -> list[str]:
         """The command line of another rank of this model."""
         arguments = ["--model", str(self.model), "--socket-fd", str(socket_fd), "--dtype", self.dtype]
+        arguments += ["--quantization", self.quantization, "--kv-cache-dtype", self.kv_cache_dtype]
         arguments += ["--rank", str(rank), "--rendezvous", str(rendezvous)]
         arguments += ["--tensor-parallel", str(self.tensor_parallel)]
         arguments += ["--max-running-requests", str(self.max_running_requests)]
@@ -57,6 +62,8 @@ def parse_settings(arguments: Sequence[str]) -> RuntimeSettings:
     add("--model", type=Path, required=True)
     add("--socket-fd", type=int, required=True, help="an inherited end of a Unix socket pair")
     add("--dtype", choices=("auto", "float32", "float16", "bfloat16"), default="auto")
+    add("--quantization", choices=("none", "int8", "int4", "fp8"), default="none")
+    add("--kv-cache-dtype", choices=("auto", "float32", "float16", "bfloat16", "int8", "fp8"), default="auto")
     add("--max-model-len", type=_positive)
     add("--tensor-parallel", type=_positive, default=1)
     add("--max-running-requests", type=_positive, default=32)

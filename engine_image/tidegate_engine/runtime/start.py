@@ -58,7 +58,14 @@ def load_model(settings: RuntimeSettings, rendezvous: Path | None) -> LoadedMode
             timeout=_STEP_TIMEOUT,
         )
     shard = Shard(settings.rank, settings.tensor_parallel)
-    return load(settings.model, shard, settings.dtype, settings.max_model_len)
+    return load(
+        settings.model,
+        shard,
+        settings.dtype,
+        settings.max_model_len,
+        settings.quantization,
+        settings.kv_cache_dtype,
+    )
 
 
 def limits_of(settings: RuntimeSettings, model: LoadedModel) -> Limits:

@@ -16,7 +16,8 @@ def engine_flags(name: str, spec: InferenceServiceSpec) -> list[str]:
     flags = ["--model", model_path(spec), "--served-name", model.served_name or name]
     if model.max_model_len is not None:
         flags += ["--max-model-len", str(model.max_model_len)]
-    flags += ["--dtype", engine.dtype, "--tensor-parallel", str(engine.tensor_parallel)]
+    flags += ["--dtype", engine.dtype, "--quantization", model.quantization]
+    flags += ["--kv-cache-dtype", engine.kv_cache_dtype, "--tensor-parallel", str(engine.tensor_parallel)]
     flags += ["--max-running-requests", str(engine.max_running_requests)]
     flags += ["--max-queued-requests", str(engine.max_queued_requests)]
     if engine.kv_cache_memory is not None:

@@ -82,6 +82,7 @@ class Engine(Asked):
     max_running_requests: int = Field(default=32, ge=1)
     max_queued_requests: int = Field(default=256, ge=0)
     kv_cache_memory: BytesOrAuto = None
+    kv_cache_dtype: Literal["auto", "float32", "float16", "bfloat16", "int8", "fp8"] = "auto"
     prefix_caching: bool = True
     chunked_prefill_tokens: int = Field(default=512, ge=1)
     speculative: Speculative | None = None

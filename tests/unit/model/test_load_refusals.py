@@ -132,7 +132,6 @@ FOLDERS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "another architecture": (_config(architectures=["BertModel"]), "BertModel is not supported; use one of Llama"),
     "words for numbers": (_config(hidden_size="many"), "does not say the model's shape .*many"),
-    "quantized weights": (_config(quantization_config={"quant_method": "awq"}), "its weights are quantized"),
     "an activation of another kind": (_config(hidden_act="gelu"), "hidden_act 'gelu' is not supported"),
     "attention that sees ahead": (
         _config(architectures=["Gemma3ForCausalLM"], use_bidirectional_attention=True),

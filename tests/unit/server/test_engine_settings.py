@@ -40,7 +40,8 @@ def test_the_runtime_is_told_what_is_its_business_and_no_more() -> None:
     flags = ["--model", "m", "--kv-cache-memory", "1Mi", "--no-prefix-caching", "--max-model-len", "99", "--port", "1"]
     told = parse_settings(flags).runtime_arguments()
     assert " ".join(told) == (
-        "--model m --dtype auto --tensor-parallel 1 --max-running-requests 32 --no-prefix-caching "
+        "--model m --dtype auto --quantization none --kv-cache-dtype auto --tensor-parallel 1 "
+        "--max-running-requests 32 --no-prefix-caching "
         "--chunked-prefill-tokens 512 --max-model-len 99 --kv-cache-memory 1048576"
     )
 
@@ -65,6 +66,8 @@ def test_the_runtime_is_told_where_guesses_come_from(flags: list[str], told: str
     [
         pytest.param([], "--model", id="no model"),
         pytest.param(["--model", "m", "--dtype", "int3"], "--dtype", id="a dtype that there is not"),
+        pytest.param(["--model", "m", "--quantization", "int3"], "--quantization", id="bits that there are not"),
+        pytest.param(["--model", "m", "--kv-cache-dtype", "int4"], "--kv-cache-dtype", id="a cache too narrow"),
         pytest.param(["--model", "m", "--tensor-parallel", "0"], "--tensor-parallel", id="no process at all"),
         pytest.param(
             ["--model", "m", "--max-running-requests", "-1"], "--max-running-requests", id="a negative number"
