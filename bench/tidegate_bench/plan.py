@@ -44,3 +44,31 @@ def slices(total: int, rounds: int) -> list[int]:
     """`total` steps in `rounds` turns of nearly equal length, none of them empty."""
     rounds = min(rounds, total)
     return [total * (turn + 1) // rounds - total * turn // rounds for turn in range(rounds)]
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Requests, as prompt and number of tokens wanted, and when each arrives, in seconds."""
+
+    requests: list[tuple[list[int], int]]
+    arrivals: list[float]
+
+    @property
+    def new_tokens(self) -> int:
+        """Of all answers."""
+        return sum(wanted for _, wanted in self.requests)
+
+
+def mixed_traffic(count: int, vocab_size: int, rate: float | None) -> Traffic:
+    """Prompts of 50 to 500 tokens, answers of 10 to 200; Poisson arrivals at `rate` a second, None: all at once."""
+    chance = random.Random("mixed")
+    requests = [
+        ([chance.randrange(vocab_size) for _ in range(chance.randint(50, 500))], chance.randint(10, 200))
+        for _ in range(count)
+    ]
+    arrivals, at = [0.0] * count, 0.0
+    if rate is not None:
+        for number in range(count):
+            at += chance.expovariate(rate)
+            arrivals[number] = at
+    return Traffic(requests, arrivals)

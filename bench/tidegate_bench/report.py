@@ -11,13 +11,15 @@ from rich.table import Table
 
 from tidegate_bench.machine import Machine
 from tidegate_bench.messages import Hello
+from tidegate_bench.mixed import Mixed, quantile
 from tidegate_bench.quality import TextQuality
+from tidegate_bench.start_time import Starts
 from tidegate_bench.turns import Comparison
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One line of the table. Where `lower_is_better` the ratio is peer over ours, so above 1 is always better."""
+    """One line of the table. `ratio` above 1 is better: of seconds it is the peer's over ours."""
 
     ours: float
     peer: float | None
@@ -49,12 +51,39 @@ class Report:
             comparison.ours, comparison.peer, comparison.ratio, peer_name, "tokens/s", detail | bandwidth
         )
 
+    def served(self, mixed: Mixed, peer_name: str) -> None:
+        """Add the figures of mixed traffic."""
+        about = {"requests": mixed.requests, "new_tokens": mixed.new_tokens}
+        ours, peer = (mixed.new_tokens / course.wall for course in (mixed.ours_at_once, mixed.peer_at_once))
+        self.figures["mixed_throughput"] = Figure(ours, peer, ours / peer, peer_name, "new tokens/s", about)
+        waits = (mixed.ours_arriving.first, mixed.peer_arriving.first)
+        ours, peer = (quantile(first, 0.99) for first in waits)
+        medians = dict(zip(("ours_p50", "peer_p50"), (quantile(first, 0.5) for first in waits), strict=True))
+        detail = about | {"arrivals_per_second": mixed.rate} | medians
+        self.figures["mixed_ttft_p99"] = Figure(ours, peer, peer / ours, peer_name, "s", detail)
+        self.remarks.append(
+            f"mixed: ours is a server with its HTTP and its client on these cores; {peer_name} is driven by its batch "
+            "interface in its own process and pays for neither. Each had the machine for itself, one after the other."
+        )
+
+    def started(self, starts: Starts, peer: float | None, peer_name: str) -> None:
+        """Add the time to the first token."""
+        detail = {"import_torch": starts.import_torch, "over_import_torch": starts.ratio, "parts": starts.parts}
+        self.figures["start"] = Figure(
+            starts.engine, peer, None if peer is None else peer / starts.engine, peer_name, "s", detail
+        )
+        self.remarks.append(f"start: {starts.ratio:.2f} times a bare import of torch ({starts.import_torch:.2f} s)")
+
     def write(self, path: Path) -> None:
         """As JSON, rounded to four digits that mean something."""
         found = asdict(self)
         found |= found.pop("figures")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
+
+    def tables(self) -> list[Table]:
+        """Those that have lines."""
+        return [self.table()] * bool(self.figures) + [self.quality_table()] * bool(self.perplexity)
 
     def table(self) -> Table:
         """The figures, for people."""

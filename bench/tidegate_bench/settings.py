@@ -11,7 +11,7 @@ from pathlib import Path
 from tidegate_bench.plan import DECODES, PROMPT
 
 SPEED = (PROMPT.key, *(figure.key for figure in DECODES))
-KEYS = (*SPEED, "perplexity")
+KEYS = (*SPEED, "mixed", "start", "perplexity")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class BenchSettings:
     only: tuple[str, ...]
     rounds: int
     threads: int
+    requests: int
+    """of mixed traffic"""
     out: Path
     cache: Path
     llama_cpp_python: Path | None
@@ -37,6 +39,7 @@ def parse_settings(arguments: Sequence[str]) -> BenchSettings:
     add("--model", type=_file, default=default, metavar="GGUF", help="a file that all engines can load")
     add("--only", type=_keys, default=KEYS, metavar="KEY,...", help=f"some of {', '.join(KEYS)}")
     add("--rounds", type=_positive, default=5, metavar="N", help="turns that the two take in each generation")
+    add("--requests", type=_positive, default=200, metavar="N", help="of mixed traffic")
     add("--threads", type=_positive, default=len(os.sched_getaffinity(0)), metavar="N", help="of each engine")
     add("--out", type=Path, default=Path("build/bench/engine.json"), metavar="PATH", help="where the JSON goes")
     add("--llama-cpp-python", type=_file, metavar="PATH", help="the Python that has llama-cpp-python")

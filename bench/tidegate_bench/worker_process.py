@@ -22,22 +22,21 @@ class WorkerFailed(RuntimeError):
 
 def environment_of(path: Sequence[Path]) -> dict[str, str]:
     """The environment of a measured process that imports this package, and what is on `path`."""
-    # As the engine sets it for itself: threads that wait for each other go to sleep soon.
-    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [SOURCES, *path])), "GOMP_SPINCOUNT": "1000"}
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [SOURCES, *path]))}
 
 
-def output_of(command: Sequence[str], path: Sequence[Path]) -> str:
-    """What a measured process prints until it ends by itself. Raises WorkerFailed."""
+def output_of(command: Sequence[str], path: Sequence[Path], said: str = "") -> str:
+    """What a measured process prints that is told this, until it ends by itself. Raises WorkerFailed."""
     with tempfile.TemporaryFile(mode="w+", encoding="utf-8", errors="replace") as errors:
         with start(command, environment_of(path), errors, pipes=True) as process:
             try:
-                printed, _ = process.communicate()
+                printed, _ = process.communicate(said)
             finally:
                 process.kill()
         if process.returncode:
             errors.seek(0)
-            said = errors.read().strip().splitlines()[-5:]
-            raise WorkerFailed("\n".join([f"{' '.join(command[:3])} ended with code {process.returncode}", *said]))
+            last = errors.read().strip().splitlines()[-5:]
+            raise WorkerFailed("\n".join([f"{' '.join(command[:3])} ended with code {process.returncode}", *last]))
     return printed
 
 
