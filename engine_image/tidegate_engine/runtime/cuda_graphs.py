@@ -14,9 +14,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from tidegate_engine.core.step import Batch
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.model.load import LoadedModel
-from tidegate_engine.runtime.decode_rows import RowShape, RowViews
+from tidegate_engine.runtime.decode_rows import DecodeRows, RowShape, RowViews
+from tidegate_engine.runtime.packing import to_device
 
 _WARM_UPS = 2
 """Runs before a capture: kernels are compiled, and libraries take their workspaces, in the first."""
@@ -115,3 +117,28 @@ class DecodeGraphs:
             captured = self._graphs[size]
             captured.replay()
             return captured.result[:count]
+
+
+class GraphedSteps:
+    """Steps of decoding alone by graphs, for whoever reads a step's tokens before the next is made.
+
+    The cache has one block more than the scheduler's pool: the scrap block, its last.
+    """
+
+    def __init__(self, model: LoadedModel, kv: KVCache, slots: int, capture: Capture) -> None:
+        shape = RowShape(slots, -(-model.config.max_position // kv.block_size), kv.block_size, kv.num_blocks - 1)
+        self._graphs = DecodeGraphs(model, kv, shape, capture)
+        self._rows = DecodeRows(shape, pinned=model.device.startswith("cuda"))
+
+    def logits(self, batch: Batch) -> Tensor | None:
+        """Logits float32 [S, V] in the order of the batch's work; None for a step that is more than decoding."""
+        if not self._rows.fits(batch):
+            return None
+        self._rows.fill(batch, {})
+        ids = list(self._rows.ids)
+        found = self._graphs.logits(self._rows.buffer, len(ids))
+        wanted = [part.id for part in batch.work]
+        if wanted == ids:
+            return found
+        place = {id: row for row, id in enumerate(ids)}
+        return found[to_device([place[id] for id in wanted], torch.int64, str(found.device))]

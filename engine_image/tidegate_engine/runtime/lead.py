@@ -23,6 +23,7 @@ from tidegate_engine.runtime.start import (
     blocks_that_fit,
     limits_of,
     load_model,
+    slots_with_graphs,
     use_threads,
     warm_runner,
 )
@@ -53,7 +54,7 @@ def warm_engine(
         blocks = followers.least_blocks(blocks_that_fit(settings, model, limits, draft_block_bytes(draft)))
     hash_key = secrets.token_bytes(32)
     followers.tell(Begin(blocks, hash_key))
-    runner = warm_runner(model, blocks, clock)
+    runner = warm_runner(model, blocks, clock, slots_with_graphs(settings, model, limits))
     sampler = Sampler()
     engine = Engine(
         BlockPool(blocks, BLOCK_SIZE, hash_key),

@@ -9,6 +9,7 @@ import torch
 from tidegate_engine.core.scheduler import Batch, Work
 from tidegate_engine.model import LoadedModel
 from tidegate_engine.model.kv import KVCache
+from tidegate_engine.runtime.cuda_graphs import GraphedSteps
 from tidegate_engine.runtime.packing import pack
 from tidegate_engine.runtime.readout import Readout, read_out, wanted
 
@@ -19,10 +20,15 @@ class Runner:
 
     model: LoadedModel
     kv: KVCache
+    graphs: GraphedSteps | None = None
+    """for steps of decoding alone, where the device has graphs"""
 
     def run(self, batch: Batch) -> tuple[torch.Tensor, Readout]:
         """Logits float32 [S, V] of the rows that sample, and what prompts tell; all keys and values are written."""
         with torch.inference_mode():
+            graphed = None if self.graphs is None else self.graphs.logits(batch)
+            if graphed is not None:
+                return graphed, Readout()
             packed = pack(batch, self.kv.block_size, self.model.device)
             if not wanted(batch):
                 return self.model.forward(packed, self.kv), Readout()

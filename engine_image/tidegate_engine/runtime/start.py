@@ -16,6 +16,7 @@ from tidegate_engine.core.scheduler import Limits
 from tidegate_engine.model import LoadedModel, load
 from tidegate_engine.model.batch import Shard
 from tidegate_engine.model.kv import KVCache, block_bytes
+from tidegate_engine.runtime.cuda_graphs import GraphedSteps, capture_for
 from tidegate_engine.runtime.kv_sizing import num_blocks
 from tidegate_engine.runtime.limits import machine_limits
 from tidegate_engine.runtime.runner import Runner
@@ -100,14 +101,25 @@ def blocks_that_fit(settings: RuntimeSettings, model: LoadedModel, limits: Limit
     )
 
 
-def warm_runner(model: LoadedModel, blocks: int, clock: Clock) -> Runner:
-    """Cache allocated and touched, first steps made."""
+def slots_with_graphs(settings: RuntimeSettings, model: LoadedModel, limits: Limits) -> int:
+    """Requests that a captured decoding step holds; 0 where none is captured.
+
+    Ranks meet through gloo, and experts are told their tokens by the host: neither can be part of a CUDA graph.
+    """
+    graphed = model.device.startswith("cuda") and settings.tensor_parallel == 1 and model.config.experts is None
+    return limits.slots if graphed else 0
+
+
+def warm_runner(model: LoadedModel, blocks: int, clock: Clock, slots_with_graphs: int = 0) -> Runner:
+    """Cache allocated and touched, first steps made, and decoding captured for so many requests."""
     config = model.config
+    scrap = 1 if slots_with_graphs else 0  # what rows of padding write to; the scheduler's pool does not have it
     with clock.measure("kv"):
         kv = KVCache.allocate(
-            blocks, BLOCK_SIZE, config.num_layers, model.kv_heads, config.head_dim, model.kv_dtype, model.device
+            blocks + scrap, BLOCK_SIZE, config.num_layers, model.kv_heads, config.head_dim, model.kv_dtype, model.device
         )
-    runner = Runner(model, kv)
     with clock.measure("warmup"):
-        runner.warm_up()
-    return runner
+        Runner(model, kv).warm_up()
+        if not slots_with_graphs:
+            return Runner(model, kv)
+        return Runner(model, kv, GraphedSteps(model, kv, slots_with_graphs, capture_for(model.device)))

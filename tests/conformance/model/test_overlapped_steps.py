@@ -14,10 +14,11 @@ from tidegate_engine.core.step import Batch, RequestOutput
 from tidegate_engine.model import LoadedModel, load
 from tidegate_engine.model.batch import Shard
 from tidegate_engine.model.kv import KVCache
-from tidegate_engine.runtime.cuda_graphs import as_it_is, batch_sizes
+from tidegate_engine.runtime.cuda_graphs import GraphedSteps, as_it_is, batch_sizes
 from tidegate_engine.runtime.launcher import DeviceLauncher
 from tidegate_engine.runtime.overlap import OverlappedSteps
 from tidegate_engine.runtime.packing import pack
+from tidegate_engine.runtime.runner import Runner
 
 BLOCK_SIZE = 4
 LONGEST = 64
@@ -80,6 +81,20 @@ def one_by_one(model: LoadedModel) -> dict[int, list[int]]:
         return scheduler.commit(batch, [[token] for token in logits.argmax(dim=-1).tolist()])
 
     return answers(step, lambda: scheduler.has_work)
+
+
+def test_a_runner_with_graphs_says_what_one_without_says(model: LoadedModel) -> None:
+    blocks, slots = 200, 5
+    scheduler, kv = scheduler_for(blocks, slots, 64), cache(model, blocks + 1)
+    runner = Runner(model, kv, GraphedSteps(model, kv, slots, as_it_is))
+
+    def step() -> list[RequestOutput]:
+        batch = scheduler.schedule()
+        assert batch is not None
+        logits, _ = runner.run(batch)
+        return scheduler.commit(batch, [[token] for token in logits.argmax(dim=-1).tolist()])
+
+    assert answers(step, lambda: scheduler.has_work) == one_by_one(model)
 
 
 def greedy(batch: Batch, ids: list[int], logits: torch.Tensor) -> torch.Tensor:
