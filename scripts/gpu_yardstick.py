@@ -17,7 +17,8 @@ from kernel_cases import Step
 from tidegate_engine.core.blocks import BlockPool
 from tidegate_engine.core.request import SamplingParams
 from tidegate_engine.core.scheduler import Limits, Scheduler
-from tidegate_engine.files.config import ModelConfig, from_folder
+from tidegate_engine.files.config import ModelConfig
+from tidegate_engine.files.config_json import from_folder
 from tidegate_engine.kernels import triton_sampling
 from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import AttentionSpec, Kernels, Paging
