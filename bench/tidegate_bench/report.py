@@ -14,7 +14,7 @@ from tidegate_bench.messages import Hello
 from tidegate_bench.mixed import Mixed, quantile
 from tidegate_bench.quality import TextQuality
 from tidegate_bench.start_time import Starts
-from tidegate_bench.turns import Comparison
+from tidegate_bench.turns import QUIET, Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,12 @@ class Report:
         self.figures[key] = Figure(
             comparison.ours, comparison.peer, comparison.ratio, peer_name, "tokens/s", detail | bandwidth
         )
+
+        if comparison.others_cores > QUIET:
+            self.remarks.append(
+                f"{key}: others took {comparison.others_cores:.2f} cores meanwhile; llama.cpp's threads spin and keep "
+                "theirs, ours sleep and lose them, so the ratio is lower than on a quiet machine"
+            )
 
     def served(self, mixed: Mixed, peer_name: str) -> None:
         """Add the figures of mixed traffic."""
