@@ -54,7 +54,7 @@ class RuntimeProcess:
         return self._messages.pop(0)
 
     def ready(self) -> Ready:
-        message = self.hear()
+        message = self.hear(180)  # ranks that all import torch on a busy machine
         assert isinstance(message, Ready), message
         return message
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import sys
 import time
+from functools import partial
 from typing import Any
 
 from tidegate_engine.files import ModelFileError
@@ -48,7 +50,7 @@ def main() -> int:
 
 def _lead(settings: RuntimeSettings, channel: BlockingChannel[ToRuntime]) -> None:
     # The other ranks start first, so that all import torch at the same time.
-    with Followers(settings) as followers:
+    with Followers(settings, partial(_give_up, channel)) as followers:
         began = time.monotonic()
         from tidegate_engine.runtime.lead import lead
 
@@ -68,6 +70,13 @@ def _fail(channel: BlockingChannel[Any], reason: str, exit_code: int) -> int:
     except ChannelClosed:
         log.info("nobody is left to be told")
     return exit_code
+
+
+def _give_up(channel: BlockingChannel[Any], lost: RankLost) -> None:
+    """End this process from beside its main thread, which waits for a rank that will not answer."""
+    exit_code = _fail(channel, str(lost), lost.exit_code)
+    logging.shutdown()
+    os._exit(exit_code)
 
 
 def _one_line(error: Exception) -> str:

@@ -5,11 +5,14 @@ Imports no torch: they start before it loads.
 
 from __future__ import annotations
 
+import select
 import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +22,11 @@ from tidegate_engine.link.channel import BlockingChannel, ChannelClosed
 from tidegate_engine.link.messages import Abort, Failed, Submit
 from tidegate_engine.runtime.errors import RankLost
 from tidegate_engine.runtime.settings import RuntimeSettings
+from tidegate_engine.runtime.watch import Rank, Watch
 
 _END_SECONDS = 5.0
+"""How long all of them have to end when they are told to."""
+_FAULT_SECONDS = 1.0
 
 
 class Loaded(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -57,12 +63,28 @@ class Follower:
     process: subprocess.Popen[bytes]
     channel: BlockingChannel[ToLeader]
 
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self.process.pid
+
+    def has_ended(self) -> bool:
+        """Whether its process is gone, without waiting."""
+        return self.process.poll() is not None
+
 
 class Followers:
     """The processes of ranks 1 and up. A context manager: none is left when it ends, however it ends."""
 
-    def __init__(self, settings: RuntimeSettings) -> None:
+    def __init__(self, settings: RuntimeSettings, give_up: Callable[[RankLost], None] | None = None) -> None:
+        """`give_up` is called from another thread where a rank is lost while this one waits for it; it must not return.
+
+        Without it that is noticed when the waiting ends by itself.
+        """
         self._settings = settings
+        self._give_up = give_up
+        self._watch: Watch | None = None
+        self._steps = 0
         self._cleanup = ExitStack()
         self.rendezvous: Path | None = None
         """A file for all ranks to meet at; None for a single one."""
@@ -74,6 +96,9 @@ class Followers:
             self.rendezvous = Path(directory) / "rendezvous"
             for rank in range(1, self._settings.tensor_parallel):
                 self._all.append(self._start(rank, self.rendezvous))
+            if self._give_up is not None:
+                self._watch = Watch(self._all, self._died, self._stuck)
+                self._watch.start()
         return self
 
     def _start(self, rank: int, rendezvous: Path) -> Follower:
@@ -85,16 +110,44 @@ class Followers:
             )
         return Follower(rank, process, BlockingChannel(ours, ToLeader))
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if self._watch is not None:
+            self._watch.stop()
         for follower in self._all:
             follower.channel.close()
+        # After a fault the others may wait for one that is gone, and will not see that their channels are closed.
+        deadline = time.monotonic() + (_END_SECONDS if error is None else _FAULT_SECONDS)
         for follower in self._all:
             try:
-                follower.process.wait(_END_SECONDS)
+                follower.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 follower.process.kill()
                 follower.process.wait()
         self._cleanup.close()
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Around a step of all ranks: one that hangs within it is noticed."""
+        self._steps += 1
+        if self._watch is not None:
+            self._watch.step = self._steps
+        yield
+        if self._watch is not None:
+            self._watch.step = None
+
+    def _died(self, rank: Rank) -> None:
+        follower = next(follower for follower in self._all if follower.rank == rank.rank)
+        self._abandon(self._lost(follower, follower.channel.poll()))
+
+    def _stuck(self, wrong: str) -> None:
+        self._abandon(RankLost(wrong))
+
+    def _abandon(self, lost: RankLost) -> None:
+        # The others are left to die with this process: were they killed first, the main thread would wake to an error
+        # that says less.
+        self._cleanup.close()
+        if self._give_up is not None:
+            self._give_up(lost)
 
     @property
     def channels(self) -> list[BlockingChannel[ToLeader]]:
@@ -121,8 +174,10 @@ class Followers:
             except ChannelClosed:
                 raise self._lost(follower, follower.channel.poll()) from None
 
-    def check(self) -> None:
-        """Raise RankLost where one has ended."""
+    def check(self, seconds: float = 0.0) -> None:
+        """Raise RankLost where one has ended, or does within so many seconds."""
+        if seconds:
+            select.select(self.channels, [], [], seconds)
         for follower in self._all:
             messages = follower.channel.poll()
             if messages or follower.channel.closed:

@@ -16,6 +16,8 @@ from tidegate_engine.runtime.readout import Readout
 from tidegate_engine.runtime.runner import Runner
 from tidegate_engine.runtime.sampler import Sampled, Sampler
 
+_GOING_SECONDS = 2.0
+
 
 class Ranks:
     """All ranks as one: run a batch, get tokens."""
@@ -33,14 +35,15 @@ class Ranks:
 
     def run(self, batch: Batch, drafts: dict[int, list[int]]) -> tuple[Sampled, Readout]:
         """Compute on every rank, sample on this one; the batch was scheduled with `drafts`. Raises RankLost."""
-        self._followers.tell(Step(self._sampled, self._events, drafts))
-        self._events = []
-        try:
-            logits, readout = self._runner.run(batch)
-        except RuntimeError:
-            # The collective operation fails on this side when the other side is gone.
-            self._followers.check()
-            raise
+        with self._followers.step():
+            self._followers.tell(Step(self._sampled, self._events, drafts))
+            self._events = []
+            try:
+                logits, readout = self._runner.run(batch)
+            except RuntimeError:
+                # The collective operation fails on this side when the other side is gone, maybe before its channel is.
+                self._followers.check(_GOING_SECONDS)
+                raise
         sampled = self._sampler.sample(batch, logits)
         self._sampled = sampled.tokens
         return sampled, readout

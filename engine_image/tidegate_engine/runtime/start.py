@@ -23,7 +23,7 @@ from tidegate_engine.runtime.runner import Runner
 from tidegate_engine.runtime.settings import BLOCK_SIZE, RuntimeSettings
 
 _STEP_TIMEOUT = timedelta(seconds=60)
-"""How long a rank waits for another within a step. A dead one is noticed at once; this is for one that hangs."""
+"""How long a rank waits for another within a step, at most; runtime.watch notices one that is lost long before."""
 
 
 @dataclass(slots=True)

@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from model_file import smollm2
 from runtime_process import ENGINE, RuntimeProcess, children, wait_until_gone
+from small_gguf import gguf_bytes
 from tidegate_engine.core.request import FinishReason, SamplingParams
 
 SMALL = ("--dtype", "float32", "--max-model-len", "256", "--threads", "1", "--kv-cache-memory", str(64 * 2**20))
@@ -109,6 +111,35 @@ def test_a_rank_that_dies_ends_the_whole_with_a_reason(busy: bool) -> None:
         failed = runtime.failed()
         assert (failed.reason, failed.exit_code) == ("rank 1 of 2 was killed by signal 9", 4)
         assert runtime.process.wait(10) == 4
+
+
+def test_a_rank_that_dies_before_the_ranks_have_met_ends_the_whole_with_a_reason(tmp_path: Path) -> None:
+    """Rank 0 then waits for it in the rendezvous, within torch."""
+    (tmp_path / "model.gguf").write_bytes(gguf_bytes())
+    with RuntimeProcess(tmp_path / "model.gguf", "--dtype", "float32", "--tensor-parallel", "2") as runtime:
+        deadline = time.monotonic() + 30
+        while not (others := children(runtime.process.pid)):
+            assert time.monotonic() < deadline, "no other rank has started"
+            time.sleep(0.01)
+        os.kill(others[0], signal.SIGKILL)
+        died = time.monotonic()
+        failed = runtime.failed()
+        assert (failed.reason, failed.exit_code) == ("rank 1 of 2 was killed by signal 9", 4)
+        assert runtime.process.wait(10) == 4
+        assert time.monotonic() - died < 60, "it waited until the rendezvous gave up by itself"
+
+
+def test_a_rank_that_stops_in_a_step_ends_the_whole_with_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(gguf_bytes())
+    with RuntimeProcess(tmp_path / "model.gguf", "--dtype", "float32", "--tensor-parallel", "2") as runtime:
+        runtime.ready()
+        [other] = children(runtime.process.pid)
+        os.kill(other, signal.SIGSTOP)
+        runtime.submit(1, [1, 2], SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))
+        failed = runtime.failed()
+        assert (failed.reason, failed.exit_code) == ("rank 1 of 2 is stopped in the middle of a step", 4)
+        assert runtime.process.wait(10) == 4
+        wait_until_gone([other])
 
 
 _SERVER = """
