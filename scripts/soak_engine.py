@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,9 +163,7 @@ class Soak:
 
     async def _read_stream(self, answer: httpx.Response, body: dict[str, Any], leaves_after: int | None) -> str:
         texts, ends, over = [""] * body["n"], Counter[int](), False
-        async for line in answer.aiter_lines():
-            if not line:
-                continue
+        async for line in events(answer):
             if over:
                 return self._fault(f"more after [DONE]: {line}")
             if line == "data: [DONE]":
@@ -190,6 +189,17 @@ class Soak:
     def _fault(self, what: str) -> str:
         self.faults.append(what)
         return "fault"
+
+
+async def events(answer: httpx.Response) -> AsyncIterator[str]:
+    """Events of a stream. `aiter_lines` would also cut at U+2028 and the like, which a model may well say."""
+    rest = b""
+    async for part in answer.aiter_bytes():
+        *whole, rest = (rest + part).split(b"\n\n")
+        for one in whole:
+            yield one.decode()
+    if rest:
+        yield rest.decode()
 
 
 async def soak(
