@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from tidegate_engine.link.channel import ChannelClosed
-from tidegate_engine.link.messages import Abort, Failed, Outputs, Quit, Ready, Submit, ToRuntime, ToServer
+from tidegate_engine.link.messages import Abort, Failed, Outputs, Quit, Ready, Submit, ToRuntime, ToServer, Vocabulary
 from tidegate_engine.server.answers import Answer, Choice
 from tidegate_engine.server.errors import ApiError, DeadlineExceeded, Overloaded, Unavailable
 from tidegate_engine.server.telemetry import Telemetry
@@ -56,6 +57,7 @@ class Engine:
         """In flight, oldest first."""
         self.ready: Ready | None = None
         self._is_ready = asyncio.Event()
+        self._taught = False
 
     @property
     def places(self) -> int:
@@ -90,6 +92,12 @@ class Engine:
             answer.failure = Unavailable("the engine is ending")
             self._over(answer, now)
             raise answer.failure from error
+
+    def teach(self, vocabulary: Callable[[], Vocabulary]) -> None:
+        """Tell the runtime what tokens stand for, before the first request with a grammar; later calls do nothing."""
+        if not self._taught:
+            self._taught = True
+            self._say(vocabulary())
 
     def abort(self, answer: Answer) -> None:
         """The client went away; does nothing for what is over."""

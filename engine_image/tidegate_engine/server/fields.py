@@ -14,7 +14,11 @@ from tidegate_engine.server.errors import InvalidRequest
 
 T = TypeVar("T", bound=msgspec.Struct)
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
-_CHOICES = {"role": "system, developer, user or assistant", "type": "text"}
+_CHOICES = {
+    "response_format.type": "text, json_object or json_schema",
+    "role": "system, developer, user or assistant",
+    "type": "text",
+}
 """What a field of few values may be; msgspec does not say."""
 _SHOWN = 60
 """Characters of a wrong value that are repeated to the client."""
@@ -81,7 +85,7 @@ def _explained(message: str, given: Mapping[str, Any]) -> InvalidRequest:
     found = _at(given, parent)
     expected = re.sub(r", got `.*$", "", what).replace("Expected", "expected", 1)
     if what.startswith("Invalid enum value"):
-        expected = f"expected {_CHOICES.get(parent.rpartition('.')[2], 'another value')}"
+        expected = f"expected {_CHOICES.get(parent) or _CHOICES.get(parent.rpartition('.')[2], 'another value')}"
     return InvalidRequest(f"{parent}: {_shown(found)} is not accepted, {expected}; change it", param=parent or None)
 
 

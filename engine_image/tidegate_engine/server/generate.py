@@ -8,6 +8,7 @@ import contextlib
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 import msgspec
@@ -100,6 +101,10 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
     async def _admit(self, call: Call, model: ServedModel) -> Answer:
         model.require_name(call.model)
         check_combinations(call)
+        form = call.form()
+        if form is not None:
+            await self._service.grammars.check(form)
+            model.engine.teach(model.tokenizer.vocabulary)
         prompts = await self.prompts(call, model)
         places = model.engine.places
         if len(prompts) * call.n > places:
@@ -114,6 +119,7 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
             for number in range(call.n):
                 silent = call.max_tokens == 0
                 params = sampling_params(call, len(prompt), model.limits, model.tokenizer.eos_ids, seed, number)
+                params = replace(params, grammar=None if form is None else form.grammar)
                 include = call.include_stop_str_in_output
                 text = model.tokenizer.token_bytes
                 choices.append(Choice(len(choices), prompt, params, text, stops, include, silent))

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from tidegate_engine.server.fields import NoOp, anything, one_of, read_request
+from tidegate_engine.server.structured import Form, ResponseFormat, StructuredOutputs, form_of
 
 _WORK_NO_OPS: Mapping[str, NoOp] = {"user": anything}
 _CHAT_AND_TEXT_NO_OPS: Mapping[str, NoOp] = {
@@ -27,7 +28,6 @@ _CHAT_AND_TEXT_NO_OPS: Mapping[str, NoOp] = {
     "length_penalty": one_of(1, 1.0),
     "prompt_logprobs": one_of(),
     "truncate_prompt_tokens": one_of(),
-    "response_format": one_of({"type": "text"}),
 }
 _CHAT_NO_OPS: Mapping[str, NoOp] = {
     **_CHAT_AND_TEXT_NO_OPS,
@@ -102,6 +102,12 @@ class SamplingFields(WorkFields, frozen=True, kw_only=True, forbid_unknown_field
     logit_bias: Annotated[dict[str, Annotated[float, Meta(ge=-100, le=100)]], Meta(max_length=1024)] = {}
     ignore_eos: bool = False
     min_tokens: Annotated[int, Meta(ge=0)] = 0
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+
+    def form(self) -> Form | None:
+        """What the answer must look like; raises InvalidRequest."""
+        return form_of(self.response_format, self.structured_outputs)
 
     def stops(self) -> list[str]:
         """The stop strings as a list."""

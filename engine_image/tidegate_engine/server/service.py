@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tidegate_engine.server.chat_template import ChatTemplate
 from tidegate_engine.server.engine import Engine
 from tidegate_engine.server.errors import Unavailable, UnknownModel
+from tidegate_engine.server.grammars import Grammars
 from tidegate_engine.server.load import Boot, State
 from tidegate_engine.server.sampling import Limits
 from tidegate_engine.server.telemetry import Telemetry
@@ -42,6 +43,7 @@ class Service:
     boot: Boot = field(default_factory=lambda: Boot(secrets.token_hex(8), time.monotonic()))
     engine: Engine | None = None
     model: ServedModel | None = None
+    grammars: Grammars = field(default_factory=Grammars)
     drained: bool = False
     """By `POST /drain`; can be undone."""
     ending: bool = False

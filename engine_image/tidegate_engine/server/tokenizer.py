@@ -12,6 +12,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
 
 from tidegate_engine.files.gguf import read_gguf
+from tidegate_engine.link.messages import Vocabulary
 
 _CONTROL, _USER_DEFINED = 3, 4
 """Values of `tokenizer.ggml.token_type`: tokens that are found whole in text, before it is split."""
@@ -44,6 +45,12 @@ class Tokenizer:
         if add_special_tokens and self.add_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
             ids.insert(0, self.bos_id)
         return ids
+
+    def vocabulary(self) -> Vocabulary:
+        """What the runtime needs to know of tokens where an answer must match a grammar."""
+        special = [index for index, known in enumerate(self.token_bytes) if not known]
+        tokens = [known or name.encode() for known, name in zip(self.token_bytes, self.names, strict=True)]
+        return Vocabulary(tokens, special, list(self.eos_ids))
 
     def text_of(self, ids: Iterable[int]) -> str:
         """The text of token ids as users see it, without special tokens."""

@@ -56,7 +56,6 @@ BAD_CHATS = [
     pytest.param(
         {"stream": True, "stream_options": {"x": 1}}, "stream_options.x", "leave it out", id="an unknown stream option"
     ),
-    pytest.param({"response_format": {"type": "json_object"}}, "response_format", "json_object", id="JSON mode"),
     pytest.param({"tools": [{"type": "function"}]}, "tools", "tools", id="tools"),
     pytest.param({"tool_choice": "required"}, "tool_choice", "required", id="a tool that must be called"),
     pytest.param({"store": True}, "store", "true", id="storing"),

@@ -1,0 +1,142 @@
+"""Structured outputs of the real model by the official client. `STRUCTURED_SCHEMAS=500` asks for more than forty."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+
+import jsonschema
+import openai
+import pydantic
+import pytest
+from engine_process import NAME, EngineProcess
+from model_file import smollm2
+from random_schemas import random_schemas
+
+pytestmark = pytest.mark.model
+
+
+class Capital(pydantic.BaseModel):
+    city: str = pydantic.Field(max_length=30)
+    country: Literal["France", "Spain", "Italy"]
+    inhabitants: int = pydantic.Field(ge=0, le=100_000_000)
+    sights: list[str] = pydantic.Field(max_length=2)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[EngineProcess]:
+    with EngineProcess(smollm2(), "--max-running-requests", "8") as engine:
+        yield engine.wait_ready()
+
+
+@pytest.fixture(scope="module")
+def client(engine: EngineProcess) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"http://127.0.0.1:{engine.port}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def ask(client: openai.OpenAI, text: str, **fields: Any) -> Any:
+    messages = [{"role": "user", "content": text}]
+    return client.chat.completions.create(model=NAME, messages=messages, **fields)  # type: ignore[call-overload]
+
+
+def test_the_clients_own_parsing_gets_the_type_it_asked_for(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.parse(
+        model=NAME,
+        messages=[{"role": "user", "content": "Tell me about Paris as JSON."}],
+        response_format=Capital,
+        temperature=0,
+        max_tokens=300,
+    )
+    found = answer.choices[0].message.parsed
+    assert isinstance(found, Capital)
+    assert answer.choices[0].finish_reason == "stop"
+
+
+def test_a_stream_adds_up_to_the_same_json(client: openai.OpenAI) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "capital", "schema": Capital.model_json_schema()}}
+    whole = ask(client, "Paris, as JSON", response_format=form, temperature=0, max_tokens=300)
+    chunks = ask(client, "Paris, as JSON", response_format=form, temperature=0, max_tokens=300, stream=True)
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert text == whole.choices[0].message.content
+    Capital.model_validate_json(text)
+
+
+@pytest.mark.parametrize(
+    ("form", "pattern"),
+    [
+        pytest.param({"regex": "[A-Z][a-z]{2,8}, [0-9]{4}"}, "[A-Z][a-z]{2,8}, [0-9]{4}", id="a regex"),
+        pytest.param({"choice": ["yes", "no", "perhaps"]}, "yes|no|perhaps", id="a choice"),
+        pytest.param({"grammar": 'start: "a" start "b" | "x"'}, "a*xb*", id="a grammar"),
+    ],
+)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_other_forms(client: openai.OpenAI, form: dict[str, Any], pattern: str, temperature: float) -> None:
+    answer = ask(
+        client,
+        "Is it?",
+        temperature=temperature,
+        seed=4,
+        n=2,
+        max_tokens=60,
+        logprobs=True,
+        top_logprobs=4,
+        extra_body={"structured_outputs": form},
+    )
+    for choice in answer.choices:
+        assert choice.finish_reason == "stop"
+        assert re.fullmatch(pattern, choice.message.content)
+        for entry in choice.logprobs.content:
+            assert 1 <= len(entry.top_logprobs) <= 4
+            assert all(top.logprob > -1e9 for top in entry.top_logprobs)
+
+
+def test_who_shares_the_batch_and_who_leaves_change_nothing(engine: EngineProcess, client: openai.OpenAI) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "capital", "schema": Capital.model_json_schema()}}
+
+    def one(_: int) -> str:
+        answer = ask(client, "Rome, as JSON", response_format=form, seed=9, max_tokens=200)
+        return str(answer.choices[0].message.content)
+
+    alone = one(0)
+    with ThreadPoolExecutor(7) as pool:
+        free = [pool.submit(ask, client, "Tell a story", max_tokens=60) for _ in range(2)]
+        leaves = ask(
+            client, "Count", stream=True, max_tokens=200, extra_body={"structured_outputs": {"regex": "[0-9 ]+"}}
+        )
+        next(iter(leaves))
+        together = [pool.submit(one, number) for number in range(4)]
+        leaves.close()
+        assert {answer.result() for answer in together} == {alone}
+        assert all(answer.result().choices[0].message.content for answer in free)
+    engine.wait_idle()
+
+
+def test_random_schemas_are_refused_by_name_or_held_and_nine_of_ten_end(client: openai.OpenAI) -> None:
+    def one(case: tuple[int, tuple[dict[str, Any], str | None]]) -> str:
+        number, (schema, unsupported) = case
+        form = {"type": "json_schema", "json_schema": {"name": "random", "schema": schema, "strict": True}}
+        text = f"Write some JSON that fits this schema: {json.dumps(schema)[:600]}"
+        try:
+            answer = ask(client, text, response_format=form, seed=number, max_tokens=400)
+        except openai.BadRequestError as error:
+            assert unsupported is not None, error
+            assert f".{unsupported}:" in error.message
+            return "refused"
+        assert unsupported is None
+        choice = answer.choices[0]
+        if choice.finish_reason == "stop":
+            jsonschema.validate(json.loads(choice.message.content), schema, cls=jsonschema.Draft202012Validator)
+        return str(choice.finish_reason)
+
+    count = int(os.environ.get("STRUCTURED_SCHEMAS", "40"))
+    with ThreadPoolExecutor(8) as pool:
+        ends = Counter(pool.map(one, enumerate(random_schemas(count, seed=6, unsupported=0.1))))
+    print(dict(ends))
+    assert set(ends) <= {"refused", "stop", "length"}
+    assert ends["stop"] >= 0.9 * (ends["stop"] + ends["length"])
