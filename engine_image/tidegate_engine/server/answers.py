@@ -10,6 +10,7 @@ from tidegate_engine.core.request import FinishReason, SamplingParams
 from tidegate_engine.link.messages import Output, TokenLogprobs
 from tidegate_engine.server.detokenizer import Detokenizer, StopMatcher
 from tidegate_engine.server.errors import ApiError
+from tidegate_engine.server.tool_reader import ToolReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Choice:
 
     __slots__ = (
         "_decoded", "_detokenizer", "_emitted", "_fresh", "_records", "_silent", "_stop", "_text", "cached_tokens",
-        "finish_reason", "first_at", "index", "last_at", "params", "prompt", "prompt_logprobs", "tokens",
+        "finish_reason", "first_at", "index", "last_at", "params", "prompt", "prompt_logprobs", "reader", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -49,8 +50,12 @@ class Choice:
         stops: Sequence[str] = (),
         include_stop: bool = False,
         silent: bool = False,
+        reader: ToolReader | None = None,
     ) -> None:
-        """`silent`: only the prompt's log probabilities are wanted, and the runtime's token is none of the answer's."""
+        """`reader` finds calls in the text, and is kept here for whoever sends it.
+
+        `silent`: only the prompt's log probabilities are wanted, and the runtime's token is none of the answer's.
+        """
         self.index = index
         self.prompt = prompt
         self.params = params
@@ -61,6 +66,7 @@ class Choice:
         self.last_at: float | None = None
         self.prompt_logprobs: list[TokenLogprobs] | None = None
         """Of the prompt's second token and on; there before the first text is, where it was asked for."""
+        self.reader = reader
         self._silent = silent
         self._detokenizer = Detokenizer(token_bytes)
         self._stop = StopMatcher(stops, include_stop)

@@ -32,12 +32,13 @@ class ChatTemplate:
         except jinja2.TemplateError as error:
             raise ChatTemplateError(f"chat template: {error}; convert the model again") from error
 
-    def render(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The prompt that ends where the assistant's answer begins."""
+    def render(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        """The prompt that ends where the assistant's answer begins; `tools` in the shape of OpenAI's field."""
+        # Templates ask whether there are tools; some only whether the name is known.
+        offered = {"tools": list(tools)} if tools else {}
         try:
-            return self._template.render(
-                messages=[dict(message) for message in messages], add_generation_prompt=True, **self._special_names
-            )
+            turns = [dict(message) for message in messages]
+            return self._template.render(messages=turns, add_generation_prompt=True, **offered, **self._special_names)
         except (jinja2.TemplateError, TypeError, AttributeError, KeyError, IndexError, ValueError) as error:
             raise ChatTemplateError(str(error)) from error
 

@@ -16,7 +16,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _CHOICES = {
     "response_format.type": "text, json_object or json_schema",
-    "role": "system, developer, user or assistant",
+    "tools.type": "function",
+    "role": "system, developer, user, assistant or tool",
     "type": "text",
 }
 """What a field of few values may be; msgspec does not say."""
@@ -85,7 +86,8 @@ def _explained(message: str, given: Mapping[str, Any]) -> InvalidRequest:
     found = _at(given, parent)
     expected = re.sub(r", got `.*$", "", what).replace("Expected", "expected", 1)
     if what.startswith("Invalid enum value"):
-        expected = f"expected {_CHOICES.get(parent) or _CHOICES.get(parent.rpartition('.')[2], 'another value')}"
+        known = re.sub(r"\[\d+\]", "", parent)
+        expected = f"expected {_CHOICES.get(known) or _CHOICES.get(known.rpartition('.')[2], 'another value')}"
     return InvalidRequest(f"{parent}: {_shown(found)} is not accepted, {expected}; change it", param=parent or None)
 
 

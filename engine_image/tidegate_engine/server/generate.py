@@ -21,6 +21,8 @@ from tidegate_engine.server.protocol import ChatRequest, CompletionRequest, Work
 from tidegate_engine.server.responses import Usage
 from tidegate_engine.server.sampling import check_combinations, check_prompt, sampling_params, seed_of
 from tidegate_engine.server.service import ServedModel, Service
+from tidegate_engine.server.structured import Form
+from tidegate_engine.server.tool_reader import ToolReader
 
 Call = TypeVar("Call", ChatRequest, CompletionRequest)
 _DONE = b"data: [DONE]\n\n"
@@ -62,6 +64,14 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
     async def prompts(self, call: Call, model: ServedModel) -> list[tuple[str, list[int]]]:
         """Each prompt's token ids, with the field that an error about it should name."""
 
+    def form(self, call: Call, model: ServedModel) -> Form | None:
+        """What the answer must look like; raises InvalidRequest."""
+        return call.form()
+
+    def reader(self, call: Call, model: ServedModel) -> ToolReader | None:
+        """What finds calls in one choice's text, where there are tools to call."""
+        return None
+
     @abc.abstractmethod
     def whole(self, call: Call, model: ServedModel, answer: Answer, choices: Sequence[Delta]) -> msgspec.Struct:
         """The body of an answer that is not streamed."""
@@ -101,8 +111,11 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
     async def _admit(self, call: Call, model: ServedModel) -> Answer:
         model.require_name(call.model)
         check_combinations(call)
-        form = call.form()
+        form = self.form(call, model)
         if form is not None:
+            if call.ignore_eos:
+                param = "ignore_eos"
+                raise InvalidRequest(f"{param}: contradicts an answer of a given form; leave it out", param=param)
             await self._service.grammars.check(form)
             model.engine.teach(model.tokenizer.vocabulary)
         prompts = await self.prompts(call, model)
@@ -121,8 +134,9 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
                 params = sampling_params(call, len(prompt), model.limits, model.tokenizer.eos_ids, seed, number)
                 params = replace(params, grammar=None if form is None else form.grammar)
                 include = call.include_stop_str_in_output
-                text = model.tokenizer.token_bytes
-                choices.append(Choice(len(choices), prompt, params, text, stops, include, silent))
+                reader = self.reader(call, model)
+                text = model.tokenizer.token_bytes if reader is None else model.visible_bytes
+                choices.append(Choice(len(choices), prompt, params, text, stops, include, silent, reader))
         return submit(self.id_prefix, call, model, choices)
 
     async def _collect(self, call: Call, model: ServedModel, answer: Answer, send: Send) -> None:

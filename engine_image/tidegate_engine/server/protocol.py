@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from tidegate_engine.server.fields import NoOp, anything, one_of, read_request
 from tidegate_engine.server.structured import Form, ResponseFormat, StructuredOutputs, form_of
+from tidegate_engine.server.tools import Tool, ToolCall, ToolChoice
 
 _WORK_NO_OPS: Mapping[str, NoOp] = {"user": anything}
 _CHAT_AND_TEXT_NO_OPS: Mapping[str, NoOp] = {
@@ -31,9 +32,6 @@ _CHAT_AND_TEXT_NO_OPS: Mapping[str, NoOp] = {
 }
 _CHAT_NO_OPS: Mapping[str, NoOp] = {
     **_CHAT_AND_TEXT_NO_OPS,
-    "tools": one_of([]),
-    "tool_choice": one_of("none", "auto"),
-    "parallel_tool_calls": one_of(True, False),
     "functions": one_of([]),
     "function_call": one_of("none", "auto"),
     "modalities": one_of(["text"]),
@@ -124,13 +122,15 @@ class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One turn of a conversation. Clients send an assistant's turn back as they got it, hence the empty fields."""
 
-    role: Literal["system", "developer", "user", "assistant"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart] | None = None
     name: str | None = None
     refusal: None = None
     audio: None = None
     function_call: None = None
-    tool_calls: Annotated[list[int], Meta(max_length=0)] | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    """Of a tool's answer: the call that it answers."""
     annotations: Annotated[list[int], Meta(max_length=0)] | None = None
     reasoning_content: None = None
 
@@ -148,6 +148,9 @@ class ChatRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fiel
     max_completion_tokens: Count | None = None
     logprobs: bool = False
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=128)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool = True
 
 
 class CompletionRequest(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Literal
 
 import msgspec
@@ -9,6 +10,16 @@ from msgspec import UNSET, UnsetType
 
 from tidegate_engine.core.request import FinishReason
 from tidegate_engine.server.answers import Answer
+from tidegate_engine.server.tools import ToolCall
+
+
+class ChatFinishReason(StrEnum):
+    """FinishReason, and that the answer ended with calls."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    TOOL_CALLS = "tool_calls"
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):
@@ -67,11 +78,12 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
-    """A whole answer."""
+    """A whole answer; of nothing but calls the content is null."""
 
-    content: str
+    content: str | None
     role: Literal["assistant"] = "assistant"
     refusal: None = None
+    tool_calls: list[ToolCall] | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True):
@@ -80,7 +92,7 @@ class ChatChoice(msgspec.Struct, frozen=True):
     index: int
     message: ChatMessage
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason
+    finish_reason: ChatFinishReason
 
 
 class ChatCompletion(msgspec.Struct, frozen=True):
@@ -94,11 +106,28 @@ class ChatCompletion(msgspec.Struct, frozen=True):
     object: Literal["chat.completion"] = "chat.completion"
 
 
+class FunctionDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call's name, in its first event, or a piece of its arguments."""
+
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A piece of a call; id and type come in its first event."""
+
+    index: int
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+
+
 class ChatDelta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A piece of an answer."""
 
     role: str | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallDelta] | UnsetType = UNSET
 
 
 class ChatChunkChoice(msgspec.Struct, frozen=True):
@@ -107,7 +136,7 @@ class ChatChunkChoice(msgspec.Struct, frozen=True):
     index: int
     delta: ChatDelta
     logprobs: ChatLogprobs | None = None
-    finish_reason: FinishReason | None = None
+    finish_reason: ChatFinishReason | None = None
 
 
 class ChatChunk(msgspec.Struct, frozen=True):

@@ -107,8 +107,6 @@ def check_combinations(call: ChatRequest | CompletionRequest) -> None:
             )
     elif call.max_tokens == 0 and not call.echo:
         raise InvalidRequest("max_tokens: 0 is only for echo true; ask for 1 or more", param="max_tokens")
-    if call.ignore_eos and (call.response_format or call.structured_outputs):
-        raise InvalidRequest("ignore_eos: contradicts an answer of a given form; leave it out", param="ignore_eos")
     wanted = _max_tokens(call, call.min_tokens)
     if call.min_tokens > wanted:
         raise InvalidRequest(

@@ -25,6 +25,7 @@ from tidegate_engine.server.runtime_process import RuntimeProcess, manner_of_end
 from tidegate_engine.server.sampling import Limits
 from tidegate_engine.server.service import ServedModel, Service
 from tidegate_engine.server.tokenizer import Tokenizer, TokenizerError, load_tokenizer
+from tidegate_engine.server.tool_format import tool_format, visible_bytes
 from tidegate_engine.settings import Settings
 
 _LAST_WORDS = 5
@@ -178,7 +179,16 @@ async def _load(service: Service, engine: Engine) -> None:
     log("tokenizer_ready", seconds=round(time.monotonic() - started, 3), tokens=len(tokenizer.names))
     ready = await engine.wait_ready()
     limits = Limits.of(ready)
-    service.model = ServedModel(settings.served_name, int(time.time()), tokenizer, template, engine, limits)
+    service.model = ServedModel(
+        settings.served_name,
+        int(time.time()),
+        tokenizer,
+        template,
+        engine,
+        limits,
+        used := tool_format(tokenizer.chat_template or ""),
+        visible_bytes(used, tokenizer),
+    )
     log(
         "ready",
         seconds=round(time.monotonic() - service.boot.at, 3),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidegate_engine.server.chat_template import ChatTemplate
@@ -14,6 +15,7 @@ from tidegate_engine.server.load import Boot, State
 from tidegate_engine.server.sampling import Limits
 from tidegate_engine.server.telemetry import Telemetry
 from tidegate_engine.server.tokenizer import Tokenizer
+from tidegate_engine.server.tool_format import ToolFormat
 from tidegate_engine.settings import Settings
 
 
@@ -27,6 +29,9 @@ class ServedModel:
     template: ChatTemplate | None
     engine: Engine
     limits: Limits
+    tool_format: ToolFormat
+    visible_bytes: Sequence[bytes]
+    """By token id, as the tokenizer has it, and the text of special tokens that begin a call."""
 
     def require_name(self, name: str) -> None:
         """Raises UnknownModel where a request means another model."""

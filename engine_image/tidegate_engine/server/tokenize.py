@@ -6,7 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidegate_engine.server.chat import rendered
+from tidegate_engine.server.conversation import rendered
 from tidegate_engine.server.errors import InvalidRequest
 from tidegate_engine.server.http import read_body
 from tidegate_engine.server.prompts import encoded

@@ -9,58 +9,19 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import jsonschema
 import pytest
-import torch
-from byte_vocabulary import END, OTHER_END, SIZE, VOCABULARY
+from byte_vocabulary import END
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_answers import params, random_logits, say
 from random_schemas import random_schemas
-from tidegate_engine.core.request import FinishReason, SamplingParams
-from tidegate_engine.core.scheduler import Batch, Work
-from tidegate_engine.core.sequence import Sequence
-from tidegate_engine.runtime.constraints import Constraint
-from tidegate_engine.runtime.matching import MatcherFactory
-from tidegate_engine.runtime.sampler import Sampler
+from tidegate_engine.core.request import FinishReason
 from tidegate_engine.server.errors import InvalidRequest
 from tidegate_engine.server.grammars import Grammars
 from tidegate_engine.server.structured import ResponseFormat, StructuredOutputs, form_of, json_form
-
-FACTORY = MatcherFactory(VOCABULARY, SIZE)
-
-
-def say(grammar: str, logits: Callable[[], torch.Tensor], params: SamplingParams) -> tuple[str, FinishReason]:
-    """An answer, as sampler and scheduler make it."""
-    sampler = Sampler()
-    sampler.add(1, [1], params, Constraint(FACTORY.matcher(grammar), SIZE))
-    sequence = Sequence(1, [1], 1, params, turn=(0, 0))
-    while True:
-        work = Work(1, 0, tuple(sequence.tokens), (0,), samples=True)
-        (said,) = sampler.sample(Batch((work,)), logits()).tokens
-        assert said, sampler.broken
-        reason = sequence.append(said[0])
-        if reason is not None:
-            break
-        sampler.heard(1, said)
-    text = bytes(token for token in sequence.tokens[1:] if token < END)
-    return text.decode(errors="strict" if reason is FinishReason.STOP else "replace"), reason
-
-
-def random_logits(seed: int) -> Callable[[], torch.Tensor]:
-    source = torch.Generator().manual_seed(seed)
-    liked = torch.zeros(SIZE)
-    # A model that can write: it likes letters, and to come to an end. Else strings would be noise without one.
-    liked[torch.tensor(list(b'"}] abcdefghijklmnopqrstuvwxyz'))] += 2.0
-    liked[torch.tensor(list(b'"}]'))] += 2.0
-    liked[[END, OTHER_END]] += 3.0
-    return lambda: (torch.randn(1, SIZE, generator=source) + liked).contiguous()
-
-
-def params(seed: int, **more: Any) -> SamplingParams:
-    return SamplingParams(400, seed=seed, stop_token_ids=(END, OTHER_END), grammar="given", **more)
 
 
 def test_five_hundred_schemas_are_refused_by_name_or_held() -> None:
