@@ -40,6 +40,8 @@ def _turn(message: Message, at: str, native: bool) -> Turn:
         raise InvalidRequest(f"{at}.tool_calls: only the assistant calls; leave it out", param=f"{at}.tool_calls")
     if message.tool_call_id is not None and message.role != "tool":
         raise InvalidRequest(f"{at}.tool_call_id: only a tool answers; leave it out", param=f"{at}.tool_call_id")
+    if message.role == "tool" and message.tool_call_id is None:
+        raise InvalidRequest(f"{at}.tool_call_id: is missing; give the id of the call", param=f"{at}.tool_call_id")
     turn: Turn = {"role": _SYSTEM.get(message.role, message.role), "content": message.text()}
     if message.name is not None:
         turn["name"] = message.name

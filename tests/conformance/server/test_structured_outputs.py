@@ -1,4 +1,4 @@
-"""Structured outputs of the real model by the official client. `STRUCTURED_SCHEMAS=500` asks for more than two dozen."""
+"""Structured outputs and calls of the real model by the official client. STRUCTURED_SCHEMAS=500 asks for more."""
 
 from __future__ import annotations
 

@@ -115,6 +115,12 @@ BAD = [
         {"messages": [{"role": "tool"}]}, "messages[0].content", "missing", id="a tool's answer without content"
     ),
     pytest.param(
+        {"messages": [{"role": "tool", "content": "x"}]},
+        "messages[0].tool_call_id",
+        "missing",
+        id="an answer to no call",
+    ),
+    pytest.param(
         {"messages": [{"role": "user", "content": "a", "tool_call_id": "c"}]},
         "messages[0].tool_call_id",
         "tool",
