@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tidegate_engine.link.messages import StepCost
 
-_FIRST_PROBE, _RAREST_PROBE = 8, 64
+_FIRST_PROBE, _RAREST_PROBE = 16, 64
 """Steps without a guess after which a request gets one to see; the wait doubles with each that does not come true."""
 _SHARE_TO_SEE = 0.02
 """Of the time, for a drafter's passes that guess only to see; who waits for one shares it with the others."""
@@ -23,7 +23,7 @@ _FULL_PROBE = 256
 """Steps at a batch size without a guess after which one is made as if guesses cost nothing, to measure what they do."""
 _PLAIN_PROBE = 64
 """Steps with guesses after which one is made without, to measure what it takes."""
-_KEPT_OF_REQUEST, _KEPT_OF_ALL = 0.95, 0.995
+_KEPT_OF_REQUEST, _KEPT_OF_ALL = 0.95, 0.98
 """Of what is known of guesses, at each that is checked."""
 _WEIGHT_OF_ALL = 2.0
 """Guesses that what is known of all requests counts for, where one's own are few."""
@@ -108,6 +108,8 @@ class SpeculationControl:
             depth = depths.get(chance, 0)
             if depth:
                 request.patience = _FIRST_PROBE
+                # What the others have shown may not hold for this one: deep only once its own have come true.
+                depth = min(depth, 1 + round(request.rate.checked))
             elif may_see and (request.eager or request.idle >= request.patience):
                 depth = 1
                 costs.credit = 0.0

@@ -154,3 +154,21 @@ def test_a_step_that_was_interrupted_changes_little() -> None:
     world.control.stepped(1, 4, 500, 60.0, world.cost())
     world.control.stepped(1, 0, 500, 60.0, world.cost())
     assert world.run(200)[1] > 2.0
+
+
+def test_a_new_request_shows_that_its_guesses_come_true_before_many_are_made() -> None:
+    control = SpeculationControl(4)
+    cost = StepCost(0.006, 0.003, 0.0, 0.0)
+    for id in range(100):
+        control.checked(id, 4, 4)
+        control.forget(id)
+    guesses, depths = 0, []
+    for _ in range(128):
+        depth = control.plan([1000], 100, cost).get(1000, 0)
+        depths.append(depth)
+        if depth:
+            control.checked(1000, depth, 0)
+            guesses += depth
+        control.stepped(1, depth, 100, cost.seconds(1 + depth, 100), cost)
+    assert depths[:2] == [1, 2], "one to begin with, since those of others came true"
+    assert guesses <= 10
