@@ -32,7 +32,10 @@ from tidegate_engine.link.messages import (
 
 
 class FakeRuntime:
-    """Steps every `pace` seconds; each running request gains a token of its own prompt."""
+    """Steps every `pace` seconds; each running request gains a token of its own prompt.
+
+    An adapter begins as many tokens later as its number says.
+    """
 
     def __init__(self, channel: BlockingChannel[ToRuntime], options: argparse.Namespace) -> None:
         self._channel = channel
@@ -68,7 +71,7 @@ class FakeRuntime:
         events: list[Event] = []
         self._steps += 1
         for number, (submit, count) in list(self._running.items()):
-            token = submit.prompt[count % len(submit.prompt)]
+            token = submit.prompt[(count + submit.params.adapter) % len(submit.prompt)]
             count += 1
             self._generated += 1
             finish = None

@@ -15,8 +15,12 @@ BLOCK_SIZE = 16
 class Sequences:
     """Some requests of one model, each with blocks of its own, scattered over the cache."""
 
-    def __init__(self, model: LoadedModel, prompts: Sequence[Sequence[int]], longest: int) -> None:
+    def __init__(
+        self, model: LoadedModel, prompts: Sequence[Sequence[int]], longest: int, adapters: Sequence[int] = ()
+    ) -> None:
+        """`adapters` are the requests' own, 0 for the model itself; none given: all of them."""
         self.model = model
+        self.adapters = adapters
         self.tokens = [list(prompt) for prompt in prompts]
         self.computed = [0] * len(prompts)
         each = -(-longest // BLOCK_SIZE)
@@ -62,6 +66,21 @@ class Sequences:
             logit_rows=torch.tensor(ends, dtype=torch.int64, device=device) - 1,
             max_query_len=max(counts),
             max_context_len=max(self.computed),
+            adapters=[
+                (
+                    adapter,
+                    torch.tensor(
+                        [
+                            at
+                            for row, own in enumerate(self.adapters)
+                            if own == adapter
+                            for at in range(starts[row], starts[row + 1])
+                        ],
+                        device=device,
+                    ),
+                )
+                for adapter in sorted(set(self.adapters) - {0})
+            ],
         )
         with torch.inference_mode():
             return self.model.forward(batch, self.kv)

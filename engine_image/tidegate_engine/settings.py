@@ -23,6 +23,14 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Adapter:
+    """A low-rank adapter and the name that clients ask for."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What the pod was asked to run; `None` means the model's or the machine's own. Times are seconds, sizes bytes."""
 
@@ -41,6 +49,7 @@ class Settings:
     speculative: str = "none"
     speculative_tokens: int = 4
     draft_model: Path | None = None
+    lora: tuple[Adapter, ...] = ()
     host: str = "0.0.0.0"
     port: int = 8000
     admin_port: int = 9000
@@ -61,6 +70,8 @@ class Settings:
             arguments += ["--speculative", self.speculative, "--speculative-tokens", str(self.speculative_tokens)]
         if self.draft_model is not None:
             arguments += ["--draft-model", str(self.draft_model)]
+        for adapter in self.lora:
+            arguments += ["--lora", str(adapter.path)]
         if self.max_model_len is not None:
             arguments += ["--max-model-len", str(self.max_model_len)]
         if self.kv_cache_memory is not None:
@@ -80,7 +91,12 @@ def parse_settings(arguments: Sequence[str]) -> Settings:
         raise SettingsError(
             f"--draft-model {found.draft_model}: is only used by --speculative draft; set that, or drop it"
         )
-    return Settings(**{**vars(found), "served_name": found.served_name or model.stem})
+    served_name: str = found.served_name or model.stem
+    names = [served_name, *(adapter.name for adapter in found.lora)]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise SettingsError(f"--lora {twice}: is the name of another adapter or of the model; give each its own")
+    return Settings(**{**vars(found), "served_name": served_name, "lora": tuple(found.lora)})
 
 
 class _Parser(argparse.ArgumentParser):
@@ -106,6 +122,7 @@ def _parser() -> _Parser:
     add("--speculative", choices=SPECULATIVE, default="none", help="where guesses of next tokens come from")
     add("--speculative-tokens", type=_guesses, default=4, metavar="N", help="most guesses a request and step")
     add("--draft-model", type=Path, metavar="PATH", help="a smaller model with the same tokens, for guesses")
+    add("--lora", type=_adapter, action="append", default=[], metavar="NAME=PATH", help="an adapter; may be repeated")
     add("--host", default="0.0.0.0", help="address to listen on")
     add("--port", type=_port, default=8000, help="port of /v1")
     add("--admin-port", type=_port, default=9000, help="port of health, load, metrics and drain")
@@ -120,6 +137,13 @@ def _name(text: str) -> str:
     if not text.strip() or any(ord(character) < 32 for character in text):
         raise argparse.ArgumentTypeError(f"{text!r} is no name; give one of printable characters")
     return text
+
+
+def _adapter(text: str) -> Adapter:
+    name, equals, path = text.partition("=")
+    if not equals or not path:
+        raise argparse.ArgumentTypeError(f"{text!r} is no adapter; write it as NAME=PATH, PATH a PEFT folder")
+    return Adapter(_name(name), Path(path))
 
 
 def _positive(text: str) -> int:

@@ -39,6 +39,8 @@ class SamplingParams:
     """Ends the request with STOP; the token itself is part of the output ids, the server hides its text."""
     ignore_eos: bool = False
     """Where true, `stop_token_ids` do not end the request."""
+    adapter: int = 0
+    """Which of the model's adapters computes the request, from 1 on; 0: the model as it is."""
     min_tokens: int = 0
     grammar: str | None = None
     """What the answer must match, in the grammar library's own words; None: anything."""

@@ -298,6 +298,7 @@ class Scheduler:
             sequence.score(start, sequence.num_computed),
             embeds=samples and sequence.params.embed,
             drafts=len(guesses),
+            adapter=sequence.params.adapter,
         )
 
     def _settle(self, sequence: Sequence, part: Work, sampled: int, kept: int) -> None:

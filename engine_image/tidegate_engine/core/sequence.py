@@ -75,7 +75,9 @@ class Sequence:
         size = pool.block_size
         while len(self.digests) <= index:
             start = len(self.digests) * size
-            parent = self.digests[-1] if self.digests else ROOT
+            # What one adapter has computed is no use to another.
+            root = ROOT if not self.params.adapter else self.params.adapter.to_bytes(4, "big")
+            parent = self.digests[-1] if self.digests else root
             self.digests.append(pool.digest(parent, self.tokens[start : start + size]))
         return self.digests[index]
 

@@ -39,6 +39,7 @@ class Work:
     embeds: bool = False
     """Whether the last row's hidden state is wanted."""
     drafts: int = 0
+    adapter: int = 0
 
     @property
     def num_rows(self) -> int:

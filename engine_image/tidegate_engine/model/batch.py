@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from tidegate_engine.model.adapters import Chosen
+
 
 @dataclass(frozen=True, slots=True)
 class ForwardBatch:
@@ -27,6 +29,8 @@ class ForwardBatch:
     """int64 [S], the rows whose logits or hidden states are wanted: sampled ones, then those of prompts to be scored"""
     max_query_len: int
     max_context_len: int
+    adapters: Chosen = ()
+    """which rows of the T an adapter is for, where any are"""
 
 
 @dataclass(frozen=True, slots=True)

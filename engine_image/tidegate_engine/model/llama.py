@@ -15,6 +15,7 @@ from torch import Tensor
 from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import Attention, AttentionSpec, HeadNorms, Kernels, Linear, Matrix, Paging
+from tidegate_engine.model.adapters import Chosen, LayerAdapters, add_low_rank
 from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.model.mlp import GatedMLP, MixtureOfExperts
@@ -55,6 +56,8 @@ class Llama:
     """to this rank's share of V"""
     dtype: torch.dtype
     """of activations"""
+    adapters: list[LayerAdapters] | None = None
+    """by layer"""
 
     def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
         """Logits float32 [S, V], the whole vocabulary on every rank; the batch's keys and values go into `kv`."""
@@ -79,9 +82,9 @@ class Llama:
         x = self.kernels.rms_norm(residual, self.layers[0].attention_norm, self.config.norm_eps)
         following = [layer.attention_norm for layer in self.layers[1:]] + [self.norm]
         for index, (layer, next_norm) in enumerate(zip(self.layers, following, strict=True)):
-            x = self._attention(layer, x, angles[layer.rotary], batch.slots, kv, index, plans[layer.attention])
+            x = self._attention(index, x, angles[layer.rotary], batch, kv, plans[layer.attention])
             x, residual = self.kernels.add_rms_norm(x, residual, layer.mlp_norm, self.config.norm_eps)
-            x = self._normalised(self._reduced(layer.mlp(x)), layer.mlp_post_norm)
+            x = self._normalised(self._reduced(self._mlp(index, x, batch.adapters)), layer.mlp_post_norm)
             x, residual = self.kernels.add_rms_norm(x, residual, next_norm, self.config.norm_eps)
         return x[batch.logit_rows]
 
@@ -97,23 +100,39 @@ class Llama:
 
     def _attention(
         self,
-        layer: Layer,
+        index: int,
         x: Tensor,
         angles: tuple[Tensor, Tensor],
-        slots: Tensor,
+        batch: ForwardBatch,
         kv: KVCache,
-        index: int,
         attend: Attention,
     ) -> Tensor:
+        layer, adapters = self.layers[index], self._adapters(index, batch.adapters)
         queries, keys = self.shares.query_heads, self.shares.kv_heads
-        qkv = layer.qkv(x).view(len(x), queries + 2 * keys, self.config.head_dim)
+        projected = layer.qkv(x)
+        if adapters is not None:
+            add_low_rank(projected, x, adapters.qkv, batch.adapters)
+        qkv = projected.view(len(x), queries + 2 * keys, self.config.head_dim)
         norms: HeadNorms | None = None
         if layer.query_norm is not None and layer.key_norm is not None:
             norms = HeadNorms(layer.query_norm, layer.key_norm, self.config.norm_eps)
         key_cache, value_cache, scales = kv.keys[index], kv.values[index], kv.scales_of(index)
-        query = self.kernels.rotate_and_write(qkv, angles, norms, key_cache, value_cache, slots, scales)
-        found = self._reduced(layer.output(attend(query, key_cache, value_cache, scales).flatten(1)))
-        return self._normalised(found, layer.attention_post_norm)
+        query = self.kernels.rotate_and_write(qkv, angles, norms, key_cache, value_cache, batch.slots, scales)
+        attended = attend(query, key_cache, value_cache, scales).flatten(1)
+        found = layer.output(attended)
+        if adapters is not None:
+            add_low_rank(found, attended, adapters.output, batch.adapters)
+        return self._normalised(self._reduced(found), layer.attention_post_norm)
+
+    def _mlp(self, index: int, x: Tensor, chosen: Chosen) -> Tensor:
+        mlp, adapters = self.layers[index].mlp, self._adapters(index, chosen)
+        if adapters is None or isinstance(mlp, MixtureOfExperts):  # experts have none
+            return mlp(x)
+        return mlp.adapted(x, adapters, chosen)
+
+    def _adapters(self, index: int, chosen: Chosen) -> LayerAdapters | None:
+        """A layer's, in a step that has any."""
+        return self.adapters[index] if chosen and self.adapters is not None else None
 
     def _normalised(self, x: Tensor, weight: Tensor | None) -> Tensor:
         return x if weight is None else self.kernels.rms_norm(x, weight, self.config.norm_eps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -82,10 +83,12 @@ def load(
     max_model_len: int | None,
     quantization: Quantization = "none",
     kv_cache_dtype: str = "auto",
+    adapters: Sequence[Path] = (),
 ) -> LoadedModel:
     """Load a GGUF file or a Hugging Face folder onto this rank's device; "auto" is float32 on CPU, bfloat16 on CUDA.
 
     `quantization` is of the weights, besides what the file has done itself; the cache's "auto" is the model's dtype.
+    `adapters` are PEFT folders, which a step's rows name by number from 1 on.
     Raises ModelFileError: one line naming the file, what is wrong and what to do. With more than one rank the default
     process group must be there before the first forward pass.
     """
@@ -104,6 +107,11 @@ def load(
         source = QuantizedSource(source, quantization)
     keep = quantization in ("int8", "int4")
     network = build(config, Weights(source, number, device, keep), shard, kernels, device)
+    if adapters:
+        # Imported here, so that a model without adapters needs no safetensors.
+        from tidegate_engine.model.adapter_files import load_adapters
+
+        network = replace(network, adapters=load_adapters(adapters, config, network.shares, number, device))
     return LoadedModel(
         config,
         number,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tidegate_engine.files.config import Experts
 from tidegate_engine.kernels.interface import Linear
+from tidegate_engine.model.adapters import Chosen, LayerAdapters, add_low_rank
 
 
 def gelu_tanh_and_mul(x: Tensor) -> Tensor:
@@ -31,6 +32,11 @@ class GatedMLP:
     def __call__(self, x: Tensor) -> Tensor:
         """[T, H] to this rank's part of the sum [T, H]."""
         return self.down(self.gated(self.gate_up(x)))
+
+    def adapted(self, x: Tensor, adapters: LayerAdapters, chosen: Chosen) -> Tensor:
+        """The same where some rows have adapters."""
+        inner = self.gated(add_low_rank(self.gate_up(x), x, adapters.gate_up, chosen))
+        return add_low_rank(self.down(inner), inner, adapters.down, chosen)
 
 
 @dataclass(frozen=True, slots=True)

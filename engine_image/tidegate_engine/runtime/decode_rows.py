@@ -97,9 +97,11 @@ class DecodeRows:
         return self._ids
 
     def fits(self, batch: Batch) -> bool:
-        """Whether a step is one that these rows can hold: one token of each request, after which it samples."""
+        """Whether a step is one that these rows can hold: one token of each request, after which it samples, and no
+        adapters, which are of another size each."""
         return len(batch.work) <= self._shape.rows and all(
-            part.samples and len(part.token_ids) == 1 and part.scored is None and not part.embeds for part in batch.work
+            part.samples and len(part.token_ids) == 1 and part.scored is None and not part.embeds and not part.adapter
+            for part in batch.work
         )
 
     def fill(self, batch: Batch, before: dict[int, int]) -> None:

@@ -21,7 +21,11 @@ def pack(batch: Batch, block_size: int, device: str) -> ForwardBatch:
     scored_rows: list[int] = []
     widest = max(len(work.block_table) for work in batch.work)
     tables: list[tuple[int, ...]] = []
+    adapted: dict[int, list[int]] = {}
     for work in batch.work:
+        if work.adapter:
+            rows = range(len(token_ids), len(token_ids) + len(work.token_ids))
+            adapted.setdefault(work.adapter, []).extend(rows)
         end = work.start + len(work.token_ids)
         token_ids += work.token_ids
         positions += range(work.start, end)
@@ -44,6 +48,7 @@ def pack(batch: Batch, block_size: int, device: str) -> ForwardBatch:
         logit_rows=to_device(logit_rows + scored_rows, torch.int64, device),
         max_query_len=max(len(work.token_ids) for work in batch.work),
         max_context_len=max(context_lens),
+        adapters=[(adapter, to_device(rows, torch.int64, device)) for adapter, rows in sorted(adapted.items())],
     )
 
 

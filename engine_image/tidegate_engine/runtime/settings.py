@@ -31,6 +31,8 @@ class RuntimeSettings:
     speculative: str
     speculative_tokens: int
     draft_model: Path | None
+    lora: tuple[Path, ...]
+    """Adapters' folders, numbered from 1 on."""
     threads: int | None
     rank: int
     rendezvous: Path | None
@@ -52,6 +54,8 @@ class RuntimeSettings:
         ):
             if value is not None:
                 arguments += [flag, str(value)]
+        for folder in self.lora:
+            arguments += ["--lora", str(folder)]
         return arguments
 
 
@@ -73,10 +77,12 @@ def parse_settings(arguments: Sequence[str]) -> RuntimeSettings:
     add("--speculative", choices=("none", "ngram", "draft"), default="none")
     add("--speculative-tokens", type=_positive, default=4)
     add("--draft-model", type=Path)
+    add("--lora", type=Path, action="append", default=[])
     add("--threads", type=_positive, help="threads of this rank (default: its share of the CPU limit)")
     add("--rank", type=int, default=0, help="set by rank 0 for those it starts")
     add("--rendezvous", type=Path, help="set by rank 0 for those it starts")
-    return RuntimeSettings(**vars(parser.parse_args(list(arguments))))
+    found = vars(parser.parse_args(list(arguments)))
+    return RuntimeSettings(**{**found, "lora": tuple(found["lora"])})
 
 
 def _positive(text: str) -> int:

@@ -66,6 +66,7 @@ def load_model(settings: RuntimeSettings, rendezvous: Path | None) -> LoadedMode
         settings.max_model_len,
         settings.quantization,
         settings.kv_cache_dtype,
+        settings.lora,
     )
 
 

@@ -140,8 +140,9 @@ class Vector(Choice):
 
     __slots__ = ("embedding",)
 
-    def __init__(self, index: int, prompt: list[int]) -> None:
-        super().__init__(index, prompt, SamplingParams(max_tokens=1, temperature=0.0, embed=True), ())
+    def __init__(self, index: int, prompt: list[int], adapter: int = 0) -> None:
+        params = SamplingParams(max_tokens=1, temperature=0.0, embed=True, adapter=adapter)
+        super().__init__(index, prompt, params, ())
         self.embedding = b""
         """Little-endian float32."""
 

@@ -13,11 +13,11 @@ from starlette.types import ASGIApp
 from tidegate_engine.server.chat import ChatEndpoint
 from tidegate_engine.server.completion import CompletionEndpoint
 from tidegate_engine.server.embedding import EmbeddingEndpoint
-from tidegate_engine.server.errors import ApiError, InvalidRequest, UnknownModel
+from tidegate_engine.server.errors import ApiError, InvalidRequest
 from tidegate_engine.server.http import ClientGone, CloseWhileDraining
 from tidegate_engine.server.openapi import document
 from tidegate_engine.server.responses import Model, ModelList
-from tidegate_engine.server.service import Service
+from tidegate_engine.server.service import ServedModel, Service
 from tidegate_engine.server.tokenize import TokenizeEndpoints
 
 
@@ -39,18 +39,15 @@ def routes(service: Service) -> list[Route]:
     """What the public port answers; `openapi.OPERATIONS` describes the same."""
     tokenizing = TokenizeEndpoints(service)
 
-    def card() -> Model:
-        model = service.require_model()
+    def card(model: ServedModel) -> Model:
         return Model(model.name, model.created, model.limits.max_model_len)
 
     async def models(_: Request) -> Response:
-        return _json(ModelList([card()]))
+        model = service.require_model()
+        return _json(ModelList([card(model.named(name)) for name in model.names]))
 
     async def one_model(request: Request) -> Response:
-        found, asked = card(), request.path_params["name"]
-        if asked != found.id:
-            raise UnknownModel(f"model: {asked!r} is not served here; give {found.id!r}", param="model")
-        return _json(found)
+        return _json(card(service.require_model().named(request.path_params["name"])))
 
     async def openapi(_: Request) -> Response:
         return Response(document(), media_type="application/json")

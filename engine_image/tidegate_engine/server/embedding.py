@@ -57,6 +57,7 @@ class EmbeddingEndpoint:
         try:
             model = self._service.require_model()
             call = read_embedding(await read_body(scope, receive, self._service.settings.max_body_size))
+            model = model.named(call.model)
             answer = await _admit(call, model)
         except ClientGone:
             return
@@ -80,7 +81,6 @@ class EmbeddingEndpoint:
 
 
 async def _admit(call: EmbeddingRequest, model: ServedModel) -> Answer:
-    model.require_name(call.model)
     prompts = await token_ids("input", call.input, model.tokenizer)
     if len(prompts) > model.engine.places:
         raise InvalidRequest(
@@ -89,7 +89,7 @@ async def _admit(call: EmbeddingRequest, model: ServedModel) -> Answer:
     choices: list[Choice] = []
     for param, prompt in prompts:
         check_prompt(prompt, model.limits, param)
-        choices.append(Vector(len(choices), prompt))
+        choices.append(Vector(len(choices), prompt, model.adapter))
     return submit("embd", call, model, choices)
 
 

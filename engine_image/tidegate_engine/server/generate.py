@@ -90,6 +90,7 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
             model = self._service.require_model()
             body = await read_body(scope, receive, self._service.settings.max_body_size)
             call = self.read(body)
+            model = model.named(call.model)
             answer = await self._admit(call, model)
         except ClientGone:
             return
@@ -109,7 +110,6 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
                 await watcher
 
     async def _admit(self, call: Call, model: ServedModel) -> Answer:
-        model.require_name(call.model)
         check_combinations(call)
         form = self.form(call, model)
         if form is not None:
@@ -132,7 +132,8 @@ class GenerateEndpoint(abc.ABC, Generic[Call]):
             for number in range(call.n):
                 silent = call.max_tokens == 0
                 params = sampling_params(call, len(prompt), model.limits, model.tokenizer.eos_ids, seed, number)
-                params = replace(params, grammar=None if form is None else form.grammar)
+                grammar = None if form is None else form.grammar
+                params = replace(params, grammar=grammar, adapter=model.adapter)
                 include = call.include_stop_str_in_output
                 reader = self.reader(call, model)
                 text = model.tokenizer.token_bytes if reader is None else model.visible_bytes

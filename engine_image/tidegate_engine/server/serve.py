@@ -188,6 +188,7 @@ async def _load(service: Service, engine: Engine) -> None:
         limits,
         used := tool_format(tokenizer.chat_template or ""),
         visible_bytes(used, tokenizer),
+        tuple(adapter.name for adapter in settings.lora),
     )
     log(
         "ready",

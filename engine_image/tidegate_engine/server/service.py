@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate_engine.server.chat_template import ChatTemplate
 from tidegate_engine.server.engine import Engine
@@ -32,11 +32,22 @@ class ServedModel:
     tool_format: ToolFormat
     visible_bytes: Sequence[bytes]
     """By token id, as the tokenizer has it, and the text of special tokens that begin a call."""
+    adapters: tuple[str, ...] = ()
+    """Names of the low-rank adapters that are served beside the model itself."""
+    adapter: int = 0
+    """Which of them this is, from 1 on; 0: the model itself."""
 
-    def require_name(self, name: str) -> None:
-        """Raises UnknownModel where a request means another model."""
-        if name != self.name:
-            raise UnknownModel(f"model: {name!r} is not served here; give {self.name!r}", param="model")
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a request may ask for."""
+        return (self.name, *self.adapters)
+
+    def named(self, name: str) -> ServedModel:
+        """The model, or the model with the adapter of that name. Raises UnknownModel where neither is called so."""
+        if name not in self.names:
+            given = " or ".join(map(repr, self.names))
+            raise UnknownModel(f"model: {name!r} is not served here; give {given}", param="model")
+        return replace(self, name=name, adapters=(), adapter=self.names.index(name))
 
 
 @dataclass(slots=True)

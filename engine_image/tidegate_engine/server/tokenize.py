@@ -40,7 +40,7 @@ class TokenizeEndpoints:
         """Text or messages to token ids."""
         model = self._service.require_model()
         call = read_tokenize(await self._body(request))
-        model.require_name(call.model or model.name)
+        model.named(call.model or model.name)
         ids = await self._ids(call, model)
         names = [model.tokenizer.names[token] for token in ids] if call.return_token_strs else None
         return _json(Tokens(len(ids), model.limits.max_model_len, ids, names))
@@ -49,7 +49,7 @@ class TokenizeEndpoints:
         """Token ids to the text that a user would see."""
         model = self._service.require_model()
         call = read_detokenize(await self._body(request))
-        model.require_name(call.model or model.name)
+        model.named(call.model or model.name)
         size = model.limits.vocab_size
         outside = next((token for token in call.tokens if not 0 <= token < size), None)
         if outside is not None:

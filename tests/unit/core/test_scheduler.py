@@ -47,6 +47,16 @@ def test_a_long_prompt_is_computed_in_chunks_while_others_go_on_decoding() -> No
     assert step(under_test)[0] == [(1, 5, 1), (2, 12, 1)]
 
 
+def test_what_an_adapter_has_computed_is_cached_for_itself_alone() -> None:
+    under_test = scheduler()
+    for id, adapter, cached in ((1, 0, 0), (2, 1, 0), (3, 2, 0), (4, 1, 4), (5, 0, 4)):
+        under_test.add(id, tokens(8), SamplingParams(max_tokens=1, adapter=adapter))
+        batch = scheduled(under_test)
+        assert [work.adapter for work in batch.work] == [adapter]
+        [output] = under_test.commit(batch, [[9]])
+        assert output.cached_tokens == cached
+
+
 def test_a_prompt_that_hits_the_cache_entirely_still_computes_a_token() -> None:
     under_test = scheduler()
     for id in (1, 2):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidegate_engine.settings import SettingsError, parse_settings
+from tidegate_engine.settings import Adapter, SettingsError, parse_settings
 
 
 def test_only_the_model_is_required_and_the_file_names_the_service() -> None:
@@ -34,6 +34,13 @@ def test_only_the_model_is_required_and_the_file_names_the_service() -> None:
 )
 def test_sizes_are_read_as_kubernetes_writes_them(text: str, size: int) -> None:
     assert parse_settings(["--model", "m", "--kv-cache-memory", text]).kv_cache_memory == size
+
+
+def test_adapters_have_names_for_clients_and_numbers_for_the_runtime() -> None:
+    settings = parse_settings(["--model", "m", "--lora", "sql=/adapters/sql", "--lora", "a b=rel=ative"])
+    assert settings.lora == (Adapter("sql", Path("/adapters/sql")), Adapter("a b", Path("rel=ative")))
+    told = settings.runtime_arguments()
+    assert " ".join(told[-4:]) == "--lora /adapters/sql --lora rel=ative"
 
 
 def test_the_runtime_is_told_what_is_its_business_and_no_more() -> None:
@@ -77,6 +84,10 @@ def test_the_runtime_is_told_where_guesses_come_from(flags: list[str], told: str
         pytest.param(["--model", "m", "--speculative", "magic"], "--speculative", id="guesses from nowhere"),
         pytest.param(["--model", "m", "--speculative-tokens", "0"], "--speculative-tokens", id="no guess"),
         pytest.param(["--model", "m", "--speculative-tokens", "17"], "--speculative-tokens", id="too many guesses"),
+        pytest.param(["--model", "m", "--lora", "sql"], "NAME=PATH", id="an adapter without a name"),
+        pytest.param(["--model", "m", "--lora", "=p"], "printable", id="an adapter with an empty name"),
+        pytest.param(["--model", "m", "--lora", "m=p"], "--lora m", id="an adapter called as the model is"),
+        pytest.param(["--model", "m", "--lora", "a=p", "--lora", "a=q"], "--lora a", id="two adapters of one name"),
         pytest.param(["--model", "m", "--speculative", "draft"], "--draft-model PATH", id="no model to guess"),
         pytest.param(["--model", "m", "--draft-model", "d"], "--speculative draft", id="a draft model for nothing"),
         pytest.param(["--model", "m", "--port", "70000"], "--port", id="a port beyond the last"),
