@@ -94,8 +94,8 @@ class Llama:
         else:
             found = F.embedding(token_ids, self.embedding)
         if self.config.family.scaled_embedding:
-            # The root is rounded to the type of activations, as in training.
-            found = found * torch.tensor(self.config.hidden_size**0.5, dtype=self.dtype, device=found.device)
+            # The root is rounded to the type of activations, as in training; a number, since graphs copy no tensor.
+            found = found * float(torch.tensor(self.config.hidden_size**0.5, dtype=self.dtype))
         return found
 
     def _attention(
