@@ -39,7 +39,7 @@ Logits = Callable[[list[int]], Iterator[Tensor]]
 """A window's tokens to the logits after each, float32 [CHUNK, V] at a time."""
 
 
-class _Path:
+class ChunkedPath:
     """A network and a cache, fed a window as the engine feeds a prompt: in chunks."""
 
     def __init__(
@@ -76,7 +76,7 @@ def default_path(model: Path) -> Logits:
     """The engine's own: whatever `load` chooses for this machine."""
     loaded = load(model, Shard(), "auto", None)
     config = loaded.config
-    return _Path(loaded.forward, config.num_layers, loaded.kv_heads, config.head_dim, loaded.kv_dtype)
+    return ChunkedPath(loaded.forward, config.num_layers, loaded.kv_heads, config.head_dim, loaded.kv_dtype)
 
 
 def reference_path(model: Path) -> Logits:
@@ -85,7 +85,7 @@ def reference_path(model: Path) -> Logits:
     config = from_gguf(file)
     weights = Weights(GGUFSource(file, config), torch.float32, "cpu")
     network = build(config, weights, Shard(), REFERENCE, "cpu")
-    return _Path(network.forward, config.num_layers, config.num_kv_heads, config.head_dim, torch.float32)
+    return ChunkedPath(network.forward, config.num_layers, config.num_kv_heads, config.head_dim, torch.float32)
 
 
 def measure(name: str, tokens: list[int], ours: Logits, reference: Logits) -> TextQuality:

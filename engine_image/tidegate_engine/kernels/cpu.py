@@ -81,7 +81,7 @@ def _gathered(cache: Tensor, scales: Tensor | None, places: Tensor, dtype: torch
     _, _, block_size, width = cache.shape
     shape = (requests, kv_heads, blocks * block_size, width)
     if scales is None:
-        return F.embedding(places, cache.view(-1, block_size * width)).view(shape)
+        return F.embedding(places, cache.view(-1, block_size * width)).view(shape).to(dtype)
     # As bytes: torch on a CPU does not gather float8.
     codes = F.embedding(places, cache.view(torch.uint8).view(-1, block_size * width)).view(cache.dtype).view(shape)
     return decode(codes, F.embedding(places, scales.view(-1, block_size)).view(shape[:-1]), dtype)

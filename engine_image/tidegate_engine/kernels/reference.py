@@ -52,7 +52,7 @@ def write_kv(
         key, scales.key[blocks, :, offsets] = encode(key, key_cache.dtype)
         value, scales.value[blocks, :, offsets] = encode(value, value_cache.dtype)
     for new, cache in ((key, key_cache), (value, value_cache)):
-        _movable(cache)[blocks, :, offsets] = _movable(new)
+        _movable(cache)[blocks, :, offsets] = _movable(new.to(cache.dtype))
 
 
 def _movable(x: Tensor) -> Tensor:

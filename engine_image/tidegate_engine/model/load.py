@@ -102,6 +102,12 @@ def load(
                 f"maxModelLen {max_model_len}: {path} was made for {config.max_position} tokens; ask for that or fewer"
             )
         config = replace(config, max_position=max_model_len)
+    kv_number = number if kv_cache_dtype == "auto" else _KV_DTYPES[kv_cache_dtype]
+    if device != "cpu" and kv_number not in (number, torch.int8, torch.float8_e4m3fn):
+        raise ModelFileError(
+            f"kvCacheDtype {kv_cache_dtype}: on a GPU this model's keys and values are kept in {str(number)[6:]}, "
+            "int8 or fp8; use auto or one of them"
+        )
     kernels = choose(device)
     if quantization != "none":
         source = QuantizedSource(source, quantization)
@@ -118,7 +124,7 @@ def load(
         device,
         kernels.description + DESCRIPTIONS[quantization],
         network.shares.kv_heads,
-        number if kv_cache_dtype == "auto" else _KV_DTYPES[kv_cache_dtype],
+        kv_number,
         network,
     )
 

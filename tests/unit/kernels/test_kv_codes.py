@@ -95,6 +95,18 @@ def test_attention_over_codes_is_attention_over_the_numbers_they_stand_for(step:
         torch.testing.assert_close(attend(query, kv.keys[0], kv.values[0], scales), wanted, atol=2e-5, rtol=2e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_cache_of_narrower_numbers_than_the_model_computes_in(dtype: torch.dtype) -> None:
+    step = STEPS["prompts and decoding in one step"]
+    kv, paging = filled(dtype, step)
+    query = drawn(sum(step.new), step.heads, step.head_dim)
+    numbers = [kv.keys[0].to(torch.float32), kv.values[0].to(torch.float32)]
+    wanted = REFERENCE.plan_attention(paging, AttentionSpec(0.25))(query, *numbers)
+    for kernels in (REFERENCE, kernel_set("cpu", "cpu")):
+        attend = kernels.plan_attention(paging, AttentionSpec(0.25))
+        torch.testing.assert_close(attend(query, kv.keys[0], kv.values[0]), wanted, atol=2e-5, rtol=2e-5)
+
+
 @pytest.mark.parametrize(
     ("dtype", "size"),
     [(torch.float32, 4.0), (torch.float16, 2.0), (torch.int8, 1 + 4 / 64), (torch.float8_e4m3fn, 1 + 4 / 64)],
