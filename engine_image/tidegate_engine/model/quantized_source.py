@@ -18,8 +18,8 @@ from tidegate_engine.model.source import Source
 
 DESCRIPTIONS: dict[Quantization, str] = {
     "none": "",
-    "int8": "; weights quantized to int8 in groups of 32",
-    "int4": "; weights quantized to int4 in groups of 32, queries, keys, values, embedding and head to int8",
+    "int8": "; what is stored wider quantized to int8 in groups of 32",
+    "int4": "; what is stored wider quantized to int4 in groups of 32; queries, keys, values, embedding, head to int8",
     "fp8": "; weights rounded to float8 by rows and kept wide, since no kernel here multiplies float8",
 }
 """For the log."""
