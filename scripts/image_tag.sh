@@ -4,12 +4,13 @@
 set -eu
 cd "$(dirname "$0")/.."
 case "${1:-}" in
-  engine) folder=engine_image package=engine_image/tidegate_engine ;;
+  engine) folder=engine_image package="engine_image/tidegate_engine engine_image/native" more=requirements/ziglang.txt ;;
   operator) folder=operator package=operator/tidegate_operator ;;
   *) echo "usage: $0 engine|operator" >&2; exit 2 ;;
 esac
 {
-  find "$package" -type f ! -name '*.pyc'
+  # shellcheck disable=SC2086
+  find $package -type f ! -name '*.pyc' ! -name '*.so'
   echo "$folder/Dockerfile"
-  echo "requirements/$1.txt"
+  printf '%s\n' "requirements/$1.txt" ${more:-}
 } | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-12

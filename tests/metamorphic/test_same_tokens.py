@@ -82,7 +82,7 @@ def engine(
 def cache(model: LoadedModel, blocks: int, block_size: int) -> KVCache:
     config = model.config
     return KVCache.allocate(
-        blocks, block_size, config.num_layers, model.kv_heads, config.head_dim, model.dtype, model.device
+        blocks, block_size, config.num_layers, model.kv_heads, config.head_dim, model.kv_dtype, model.device
     )
 
 

@@ -166,6 +166,19 @@ def _prefilling(paging: Paging, window: int | None) -> list[_Group]:
     return groups
 
 
+def split_and_rotate(
+    qkv: Tensor, angles: tuple[Tensor, Tensor], norms: HeadNorms | None, kv_heads: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of `qkv` [T, Hq + 2 Hk, D], normalised and rotated in place."""
+    queries = qkv.shape[1] - 2 * kv_heads
+    query, key, value = torch.split(qkv, [queries, kv_heads, kv_heads], dim=1)
+    if norms is not None:
+        query.copy_(rms_norm(query, norms.query, norms.epsilon))
+        key.copy_(rms_norm(key, norms.key, norms.epsilon))
+    rotate(qkv[:, : queries + kv_heads], *angles)
+    return query, key, value
+
+
 def rotate_and_write(
     qkv: Tensor,
     angles: tuple[Tensor, Tensor],
@@ -176,13 +189,7 @@ def rotate_and_write(
     scales: KVScales | None = None,
 ) -> Tensor:
     """See RotateAndWrite."""
-    keys = key_cache.shape[1]
-    queries = qkv.shape[1] - 2 * keys
-    query, key, value = torch.split(qkv, [queries, keys, keys], dim=1)
-    if norms is not None:
-        query.copy_(rms_norm(query, norms.query, norms.epsilon))
-        key.copy_(rms_norm(key, norms.key, norms.epsilon))
-    rotate(qkv[:, : queries + keys], *angles)
+    query, key, value = split_and_rotate(qkv, angles, norms, key_cache.shape[1])
     reference.write_kv(key, value, key_cache, value_cache, slots, scales)
     return query
 

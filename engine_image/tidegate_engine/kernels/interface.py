@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from tidegate_engine.kernels.grouped import GroupedMatrix
@@ -138,3 +139,5 @@ class Kernels:
     rotate_and_write: RotateAndWrite
     silu_and_mul: Callable[[Tensor], Tensor]
     """(gate and up side by side [T, 2 I]) -> silu(gate) * up [T, I]"""
+    kv_dtype: torch.dtype | None = None
+    """what the cache should hold where nothing else is asked for; None: numbers of the activations' type"""

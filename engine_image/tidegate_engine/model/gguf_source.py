@@ -12,6 +12,7 @@ from tidegate_engine.files import ModelFileError
 from tidegate_engine.files.config import ModelConfig
 from tidegate_engine.files.gguf import GGUFFile
 from tidegate_engine.kernels.grouped import GroupedMatrix
+from tidegate_engine.kernels.native import open_blocks
 from tidegate_engine.model.unpack import READABLE, group_blocks, unpack_into
 
 _OUTER = {
@@ -84,7 +85,8 @@ class GGUFSource:
         """See Source."""
         if name not in self._tensors or len(self.shape(name)) != 2:
             return None
-        return group_blocks(self._tensors[name].type.name, self._blocks(name, rows))
+        kind, blocks = self._tensors[name].type.name, self._blocks(name, rows)
+        return open_blocks(kind, blocks) or group_blocks(kind, blocks)
 
     def _blocks(self, name: str, rows: slice) -> Tensor:
         """Rows in order, uint8 [rows, blocks of a row, bytes of a block]."""

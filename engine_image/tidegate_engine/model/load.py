@@ -19,8 +19,10 @@ from tidegate_engine.files.quantization import Quantization
 from tidegate_engine.kernels.choice import choose
 from tidegate_engine.model.batch import ForwardBatch, Shard
 from tidegate_engine.model.build import build
+from tidegate_engine.model.calibration import widen_outliers
 from tidegate_engine.model.gguf_source import GGUFSource
 from tidegate_engine.model.kv import KVCache
+from tidegate_engine.model.native import native_network
 from tidegate_engine.model.parts import Parts
 from tidegate_engine.model.quantized_source import DESCRIPTIONS, QuantizedSource
 from tidegate_engine.model.source import Source
@@ -93,8 +95,8 @@ def load(
     process group must be there before the first forward pass.
     """
     device = f"cuda:{shard.rank}" if torch.cuda.is_available() else "cpu"
-    automatic = torch.bfloat16 if device != "cpu" else torch.float32
-    number = automatic if dtype == "auto" else _DTYPES[dtype]
+    usual = torch.bfloat16 if device != "cpu" else torch.float32
+    number = usual if dtype == "auto" else _DTYPES[dtype]
     config, source = _open(path)
     if max_model_len is not None:
         if max_model_len > config.max_position:
@@ -102,17 +104,22 @@ def load(
                 f"maxModelLen {max_model_len}: {path} was made for {config.max_position} tokens; ask for that or fewer"
             )
         config = replace(config, max_position=max_model_len)
-    kv_number = number if kv_cache_dtype == "auto" else _KV_DTYPES[kv_cache_dtype]
+    # Asked for by name, a type is exact: activations are not rounded, nor keys and values kept in another one.
+    kernels = choose(device, compiled=dtype == "auto")
+    compiled = kernels.kv_dtype is not None
+    usual_kv = kernels.kv_dtype if kernels.kv_dtype is not None and config.head_dim % 16 == 0 else number
+    kv_number = usual_kv if kv_cache_dtype == "auto" else _KV_DTYPES[kv_cache_dtype]
     if device != "cpu" and kv_number not in (number, torch.int8, torch.float8_e4m3fn):
         raise ModelFileError(
             f"kvCacheDtype {kv_cache_dtype}: on a GPU this model's keys and values are kept in {str(number)[6:]}, "
             "int8 or fp8; use auto or one of them"
         )
-    kernels = choose(device)
     if quantization != "none":
         source = QuantizedSource(source, quantization)
-    keep = quantization in ("int8", "int4")
+    keep = compiled or device != "cpu" or quantization in ("int8", "int4")
     network = build(config, Weights(source, number, device, keep), shard, kernels, device)
+    if compiled and shard.size == 1:
+        widen_outliers(network)
     if adapters:
         # Imported here, so that a model without adapters needs no safetensors.
         from tidegate_engine.model.adapter_files import load_adapters
@@ -125,7 +132,7 @@ def load(
         kernels.description + DESCRIPTIONS[quantization],
         network.shares.kv_heads,
         kv_number,
-        network,
+        (native_network(network) if compiled else None) or network,
     )
 
 

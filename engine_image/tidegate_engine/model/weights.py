@@ -51,11 +51,11 @@ class Weights:
     def matrix(self, names: Sequence[str], wanted: Sequence[slice], shapes: Sequence[tuple[int, int]]) -> Matrix:
         """As `rows`, but left quantized where the file has them all so, with groups of one kind."""
         if self._keep_quantized:
+            for name, shape in zip(names, shapes, strict=True):
+                self._check(name, shape)
             found = [self._source.grouped(name, part) for name, part in zip(names, wanted, strict=True)]
             kept = [part for part in found if part is not None]
             if len(kept) == len(names) and len({(part.bits, part.group_size) for part in kept}) == 1:
-                for name, shape in zip(names, shapes, strict=True):
-                    self._check(name, shape)
                 return (stacked(kept) if len(kept) > 1 else kept[0]).to(self._device)
         return self.rows(names, wanted, shapes)
 

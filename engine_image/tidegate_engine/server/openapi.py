@@ -103,7 +103,9 @@ def _described(operation: Operation) -> _Json:
     content: _Json = {"application/json": {"schema": _reference(operation.answer)}}
     if operation.event is not None:
         events = f"Where stream is true: server-sent events, each a {operation.event.__name__}, the last [DONE]"
-        content["text/event-stream"] = {"schema": {"type": "string", "description": events}}
+        # As readers of event streams hand them on: an object for each event.
+        event = {"type": "object", "properties": {"data": {"type": "string"}}, "description": events}
+        content["text/event-stream"] = {"schema": event}
     responses: _Json = {"200": {"description": operation.summary, "content": content}}
     for status, meaning in sorted(operation.refusals.items()):
         responses[str(status)] = {

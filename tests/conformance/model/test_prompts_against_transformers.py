@@ -40,7 +40,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LoadedMod
 
 def engine(model: LoadedModel, blocks: int = 64, budget: int = 64, caching: bool = True) -> Engine:
     config = model.config
-    kv = KVCache.allocate(blocks, BLOCK, config.num_layers, model.kv_heads, config.head_dim, model.dtype, model.device)
+    kv = KVCache.allocate(
+        blocks, BLOCK, config.num_layers, model.kv_heads, config.head_dim, model.kv_dtype, model.device
+    )
     sampler = Sampler()
     ranks = Ranks(Runner(model, kv), sampler, Followers(parse_settings(["--model", "model", "--socket-fd", "-1"])))
     limits = Limits(config.max_position, budget, 8, caching)
