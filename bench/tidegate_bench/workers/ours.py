@@ -53,7 +53,7 @@ class Ours:
             "tidegate",
             self._ready.vocab_size,
             self._ready.kernels,
-            weight_bytes=sum(tensor.nbytes for tensor in _weights(self._model.network).values()),
+            weight_bytes=_weight_bytes(self._model.network),
             kv_bytes=self._kv_bytes * self._model.kv_dtype.itemsize,
         )
 
@@ -94,6 +94,14 @@ class Ours:
         while found < tokens:
             found += sum(len(output.tokens) for output in self._engine.step())
         return found
+
+
+def _weight_bytes(network: object) -> int:
+    from tidegate_engine.model.native import NativeLlama
+
+    if isinstance(network, NativeLlama):
+        return network.num_bytes
+    return sum(tensor.nbytes for tensor in _weights(network).values())
 
 
 def _weights(network: object) -> dict[int, torch.Tensor]:

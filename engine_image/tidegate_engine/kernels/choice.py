@@ -15,11 +15,13 @@ def choose(device: str, compiled: bool) -> Kernels:
 
         return triton_kernels(device)
     if compiled:
-        from tidegate_engine.kernels.native import native_kernels
+        from tidegate_engine.kernels.native import native_kernels, native_team
+        from tidegate_engine.kernels.native_speed import choose_fastest
 
-        found = native_kernels(torch.get_num_threads())
-        if found is not None:
-            return found
+        team = native_team(torch.get_num_threads())
+        if team is not None:
+            measured = choose_fastest(team)
+            return native_kernels(team, f"compiled for {team.isa.name} ({measured})")
     from tidegate_engine.kernels.cpu import cpu_kernels
 
     return cpu_kernels()

@@ -262,21 +262,19 @@ def native_spec(spec: AttentionSpec) -> tuple[float, float, int]:
     return spec.scale, spec.softcap or 0.0, spec.window or 0
 
 
-def native_kernels(threads: int) -> Kernels | None:
-    """The compiled set with threads of its own, or None where there is no library or the processor lacks AVX2.
-
-    Activations are float32, heads multiples of 16 wide, blocks of 16 tokens.
-    """
+def native_team(threads: int) -> Team | None:
+    """The library with threads of its own, or None where there is none or the processor lacks AVX2."""
     library = open_library()
-    if library is None:
+    if library is None or library.tg_best_isa() < 0:
         return None
-    best = library.tg_best_isa()
-    if best < 0:
-        return None
-    team = Team(library, threads, Isa(best))
+    return Team(library, threads, Isa(library.tg_best_isa()))
+
+
+def native_kernels(team: Team, description: str) -> Kernels:
+    """The compiled set. Activations are float32; caches it does not read are left to torch."""
     caches = _CacheKernels(team)
     return Kernels(
-        f"compiled for {team.isa.name}, {threads} threads",
+        description,
         cpu.rms_norm,
         cpu.add_rms_norm,
         cpu.rotate,

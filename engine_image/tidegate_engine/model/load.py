@@ -125,14 +125,17 @@ def load(
         from tidegate_engine.model.adapter_files import load_adapters
 
         network = replace(network, adapters=load_adapters(adapters, config, network.shares, number, device))
+    native = native_network(network) if compiled else None
+    rate = f", a token's pass reads weights at {native.read_rate() / 1e9:.0f} GB/s" if native else ""
+    description = kernels.description + rate
     return LoadedModel(
         config,
         number,
         device,
-        kernels.description + DESCRIPTIONS[quantization],
+        description + DESCRIPTIONS[quantization],
         network.shares.kv_heads,
         kv_number,
-        (native_network(network) if compiled else None) or network,
+        native or network,
     )
 
 

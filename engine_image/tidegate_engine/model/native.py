@@ -11,6 +11,7 @@ from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import Linear
 from tidegate_engine.kernels.native import PackedLinear, PackedMatrix, fits, native_spec, readable
 from tidegate_engine.kernels.native_library import Heads, Layer, Model, Paging, Step
+from tidegate_engine.kernels.native_speed import read_rate
 from tidegate_engine.model.batch import ForwardBatch
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.model.llama import Layer as LlamaLayer
@@ -48,6 +49,10 @@ class NativeLlama:
         """What a step of one token reads of the weights."""
         linears = [linear for layer in self._network.layers for linear in _linears(layer)]
         return sum(linear.matrix.num_bytes for linear in (*linears, self._head) if isinstance(linear, PackedLinear))
+
+    def read_rate(self) -> float:
+        """Bytes a second at which one token reads the head, the largest of the matrices."""
+        return read_rate(self._head)
 
     def forward(self, batch: ForwardBatch, kv: KVCache) -> Tensor:
         """See Network."""

@@ -8,17 +8,18 @@ from kernel_cases import STEPS, Step
 from tidegate_engine.kernels import reference
 from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import AttentionSpec, Paging
-from tidegate_engine.kernels.native import PackedLinear, PackedMatrix, Team, native_kernels
+from tidegate_engine.kernels.native import PackedLinear, PackedMatrix, Team, native_kernels, native_team
 from tidegate_engine.kernels.native_library import Isa, open_library
+from tidegate_engine.kernels.native_speed import choose_fastest
 
 BLOCK = 16
 
 
 @pytest.fixture(scope="module")
 def team() -> Team:
-    library = open_library()
-    assert library is not None, "scripts/setup.sh builds the library"
-    return Team(library, 2, Isa(library.tg_best_isa()))
+    found = native_team(2)
+    assert found is not None, "scripts/setup.sh builds the library"
+    return found
 
 
 def _matrix(rows: int, columns: int, group: int, bits: int) -> GroupedMatrix:
@@ -88,13 +89,13 @@ def test_no_row_depends_on_the_others_nor_on_the_processor(team: Team) -> None:
             assert torch.equal(layer(x[start:stop]), whole[start:stop]), (isa, start, stop)
 
 
-def _attended(step: Step, isa: Isa | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _attended(step: Step, isa: Isa) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Attention by the compiled kernels and by the reference, and which row belongs to which request."""
     made = torch.Generator().manual_seed(sum(step.context))
-    kernels = native_kernels(2)
-    assert kernels is not None
-    if isa is not None:
-        kernels.plan_attention.__self__.team.use(isa)  # type: ignore[attr-defined]
+    team = native_team(2)
+    assert team is not None
+    team.use(isa)
+    kernels = native_kernels(team, "")
     needed = [-(-length // BLOCK) for length in step.context]
     order = torch.randperm(sum(needed) + 2, generator=made).tolist()
     shape = (len(order), step.kv_heads, BLOCK, step.head_dim)
@@ -131,9 +132,17 @@ def test_attention(step: Step) -> None:
 
 
 def test_numbers_beyond_half_precision_stay_finite() -> None:
-    kernels = native_kernels(1)
-    assert kernels is not None
+    team = native_team(1)
+    assert team is not None
+    kernels = native_kernels(team, "")
     caches = [torch.zeros(1, 1, BLOCK, 16, dtype=torch.float16) for _ in range(2)]
     kernels.write_kv(torch.full((1, 1, 16), 1e6), torch.full((1, 1, 16), -1e6), *caches, torch.tensor([0]))
     assert float(caches[0].max()) == 65504.0
     assert float(caches[1].min()) == -65504.0
+
+
+def test_the_faster_instructions_are_chosen_and_both_are_told(team: Team) -> None:
+    said = choose_fastest(team)
+    assert [name for name in ("AVX2", "AVX512_VNNI") if name in said] == [
+        isa.name for isa in Isa if isa <= team.library.tg_best_isa()
+    ]
