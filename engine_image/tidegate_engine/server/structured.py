@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from tidegate_engine.server.errors import InvalidRequest
 from tidegate_engine.server.json_schema import checked_schema
+from tidegate_engine.server.narrowing import narrowed
 
 Schema = dict[str, Any] | bool
 
@@ -55,13 +56,13 @@ class Form(msgspec.Struct, frozen=True):
 
 def json_form(schema: Schema, param: str) -> Form:
     """A JSON value; raises InvalidRequest naming the keyword that is not supported."""
-    kept = checked_schema(schema, param)
+    kept = narrowed(checked_schema(schema, param))
     return Form(LLMatcher.grammar_from_json_schema(json.dumps(kept | {"x-guidance": _STYLE})), param)
 
 
 def embedded(schema: Schema, param: str) -> str:
     """The same as a term of a larger grammar in Lark."""
-    return "%json " + json.dumps(checked_schema(schema, param) | {"x-guidance": _STYLE})
+    return "%json " + json.dumps(narrowed(checked_schema(schema, param)) | {"x-guidance": _STYLE})
 
 
 def form_of(response_format: ResponseFormat | None, structured: StructuredOutputs | None) -> Form | None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from engine_process import NAME, EngineProcess
+from llguidance import LLMatcher
 from tidegate_engine.server.errors import InvalidRequest
 from tidegate_engine.server.grammars import LARGEST, Grammars
 from tidegate_engine.server.json_schema import checked_schema
-from tidegate_engine.server.structured import json_form
+from tidegate_engine.server.narrowing import narrowed
+from tidegate_engine.server.structured import Form, json_form
 
 REFUSED = [
     pytest.param({"properties": {"a": {"uniqueItems": True}}}, "s.properties.a.uniqueItems", id="a word deep inside"),
@@ -58,6 +60,62 @@ def test_words_that_ask_for_nothing_are_left_out_and_annotations_change_nothing(
     assert checked_schema(True, "s") == {}
     with pytest.raises(InvalidRequest):
         checked_schema(False, "s")
+
+
+@pytest.mark.parametrize(
+    ("schema", "added"),
+    [
+        pytest.param({"type": "integer"}, {"minimum": -(2**53) + 1, "maximum": 2**53 - 1}, id="a whole number"),
+        pytest.param({"type": "integer", "minimum": 3}, {"maximum": 2**53 - 1}, id="with a bound of its own"),
+        pytest.param({"type": "number", "minimum": 1e16}, {}, id="a bound beyond"),
+        pytest.param({"type": "number", "minimum": 0, "maximum": 0.25}, {"multipleOf": 1e-6}, id="decimals"),
+        pytest.param({"type": "number", "minimum": 0, "maximum": 1e-5}, {"multipleOf": 1e-8}, id="of a small range"),
+        pytest.param({"type": "number", "minimum": 0, "maximum": 1e-14}, {}, id="of a tiny one"),
+        pytest.param({"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 3}, {}, id="decimals that are set"),
+        pytest.param({"enum": [10**99], "type": "integer"}, {}, id="given values"),
+        pytest.param({"properties": {"a": {}}}, {"additionalProperties": False}, id="an object that names properties"),
+        pytest.param({"properties": {"a": {}}, "additionalProperties": True}, {}, id="one that wants others"),
+        pytest.param({"properties": {"a": {}}, "required": ["b"]}, {}, id="one that requires another"),
+        pytest.param({"properties": {"a": {}}, "required": ["a"], "minProperties": 2}, {}, id="one that needs more"),
+        pytest.param({"type": "object"}, {}, id="one that names none"),
+        pytest.param({"allOf": [{"properties": {"a": {}}}]}, {}, id="one that is merged"),
+        pytest.param({"type": "string", "format": "email"}, {}, id="a format that ends"),
+        pytest.param({"properties": {"a": {}}, "anyOf": [{"required": ["b"]}]}, {}, id="one with branches beside"),
+    ],
+)
+def test_what_has_no_end_is_given_one(schema: dict[str, Any], added: dict[str, Any]) -> None:
+    assert narrowed(schema) == schema | added
+    assert narrowed({"items": schema}) == {"items": schema | added}
+    asyncio.run(Grammars().check(json_form(schema, "s")))
+
+
+@pytest.mark.parametrize(
+    ("parts", "value"),
+    [
+        pytest.param([{"type": "integer"}, {"type": "number", "minimum": 2.0**60}], None, id="a large bound"),
+        pytest.param([{"type": "number"}, {"const": 0.12345678}], "0.12345678", id="a value of many decimals"),
+        pytest.param([{"type": "number"}, {"enum": [1e300]}], None, id="a huge value"),
+        pytest.param([{"properties": {"a": {}}}, {"properties": {"b": {}}, "required": ["b"]}], None, id="objects"),
+        pytest.param([{"type": "number", "multipleOf": 5}, {"type": "number"}], "10", id="a divisor"),
+    ],
+)
+def test_what_is_merged_is_not_narrowed_to_nothing(parts: list[dict[str, Any]], value: str | None) -> None:
+    for schema in ({"allOf": parts}, {"$defs": {"p": parts[0]}, "allOf": [{"$ref": "#/$defs/p"}, parts[1]]}):
+        wide = asyncio.run(_error(json.dumps(schema)))
+        assert asyncio.run(_error(json_form(schema, "s").grammar)) == wide
+        if value is not None:
+            assert wide is None
+
+
+async def _error(grammar_or_schema: str) -> str | None:
+    grammar = grammar_or_schema
+    if '"grammars"' not in grammar:
+        grammar = LLMatcher.grammar_from_json_schema(grammar)
+    try:
+        await Grammars().check(Form(grammar, "s"))
+    except InvalidRequest as error:
+        return error.message
+    return None
 
 
 def test_a_schema_nested_without_end_is_refused() -> None:
