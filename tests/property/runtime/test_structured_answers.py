@@ -47,7 +47,8 @@ def test_five_hundred_schemas_are_refused_by_name_or_held() -> None:
     assert ends["stop"] >= 0.9 * (ends["stop"] + ends["length"])
 
 
-ATOMS = st.sampled_from(["a", "[bc]", ".", "é", "\\d", "[^a]", "(ab|cd)", "x|yz", "\\n", "\\.", "日"])
+# No \\d: llguidance knows the digits of a newer Unicode than Python 3.11's `re` does, U+1E5F5 among them.
+ATOMS = st.sampled_from(["a", "[bc]", ".", "é", "[0-9]", "[^a]", "(ab|cd)", "x|yz", "\\n", "\\.", "日"])
 REPEATS = st.sampled_from(["", "", "?", "*", "+", "{2}", "{1,3}"])
 PATTERNS = st.lists(st.tuples(ATOMS, REPEATS), min_size=1, max_size=5).map(
     lambda parts: "".join(f"(?:{atom}){repeat}" for atom, repeat in parts)
