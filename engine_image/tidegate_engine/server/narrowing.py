@@ -41,6 +41,8 @@ class _Limits:
 
 def narrowed(schema: Schema) -> Schema:
     """A schema whose every answer fits `schema`, which must have been checked."""
+    if not any("/allOf" in str(one.get("$ref")) for one in _schemas(schema)):
+        schema = _united(schema)
     everything = list(_schemas(schema))
     values = [float(value) for one in everything for value in _numbers(one)]
     numbers = all(abs(value) < _LARGEST for value in values)
@@ -73,10 +75,41 @@ def _narrowed(schema: Schema, limits: _Limits) -> Schema:
     return found | _bounded(schema, limits)
 
 
+def _united(schema: Any) -> Any:
+    """Schemas of nothing but `allOf` plain objects that share no property, as one object each, which may be closed."""
+    if isinstance(schema, list):
+        return [_united(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: value if key in ("enum", "const") else _united(value) for key, value in schema.items()}
+    parts = found.get("allOf")
+    if not isinstance(parts, list) or set(found) - _PASSIVE - {"allOf", "type"} or not all(map(_is_plain, parts)):
+        return found
+    names = [name for part in parts for name in part.get("properties", {})]
+    if len(names) != len(set(names)) or found.get("type", "object") != "object":
+        return found
+    del found["allOf"]
+    properties = {name: inner for part in parts for name, inner in part.get("properties", {}).items()}
+    required = list(dict.fromkeys(name for part in parts for name in part.get("required", ())))
+    return found | {"type": "object", "properties": properties, "required": required}
+
+
+def _is_plain(part: Any) -> bool:
+    """An object of properties, open to others or without a word about them."""
+    known = {"type", "properties", "required", "additionalProperties"}
+    return (
+        isinstance(part, dict)
+        and part.get("type") == "object"
+        and isinstance(part.get("properties", {}), dict)
+        and part.get("additionalProperties", True) is True
+        and not set(part) - known
+    )
+
+
 def _closed(schema: Schema) -> Schema:
     names = schema.get("properties")
     says_more = any(key in schema for key in ("additionalProperties", "patternProperties", "minProperties"))
-    if not names or says_more or not set(schema.get("required", ())) <= set(names):
+    if names is None or says_more or not set(schema.get("required", ())) <= set(names):
         return {}
     return {"additionalProperties": False}
 

@@ -219,5 +219,5 @@ def test_random_schemas_are_refused_by_name_or_held_and_most_end(client: openai.
         ends = Counter(pool.map(one, enumerate(random_schemas(count, seed=6, unsupported=0.1))))
     print(dict(ends))
     assert set(ends) <= {"refused", "stop", "length"}
-    # Of a hundred, 84 in a hundred ended; a model of 135M does not come to the end of every list and string it begins.
-    assert ends["stop"] >= 0.7 * (ends["stop"] + ends["length"])
+    # Of 89 such, 79 ended; a model of 135M does not come to the end of every list and string that it begins.
+    assert ends["stop"] >= 0.75 * (ends["stop"] + ends["length"])

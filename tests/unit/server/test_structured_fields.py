@@ -118,6 +118,22 @@ async def _error(grammar_or_schema: str) -> str | None:
     return None
 
 
+def test_objects_that_are_put_together_and_share_nothing_are_one() -> None:
+    parts = [
+        {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]},
+        {"type": "object", "properties": {"b": {"const": 2}}, "additionalProperties": True},
+    ]
+    assert narrowed({"allOf": parts}) == {
+        "type": "object",
+        "properties": {"a": {"const": 1}, "b": {"const": 2}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    for other in ({"minProperties": 1}, {"type": "object", "properties": {"a": {}}}, {"$ref": "#/$defs/x"}):
+        assert "allOf" in narrowed({"allOf": [*parts, other]})
+    assert "allOf" in narrowed({"allOf": parts, "properties": {"c": {}}})
+
+
 def test_a_schema_nested_without_end_is_refused() -> None:
     schema: dict[str, Any] = {}
     for _ in range(80):
