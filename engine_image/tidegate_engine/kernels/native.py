@@ -31,6 +31,8 @@ from tidegate_engine.kernels.native_library import Paging as NativePaging
 BLOCK_SIZE = 16
 """Tokens of a block, which the library has built in."""
 _WIDEST_HEAD = 256
+WIDEST_HIDDEN = 16384
+"""Of a network that the library takes whole; forward.cpp keeps a row of it on the stack."""
 
 
 KV_DTYPE = torch.float16

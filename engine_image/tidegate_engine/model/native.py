@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import Linear
-from tidegate_engine.kernels.native import PackedLinear, PackedMatrix, fits, native_spec, readable
+from tidegate_engine.kernels.native import WIDEST_HIDDEN, PackedLinear, PackedMatrix, fits, native_spec, readable
 from tidegate_engine.kernels.native_library import Heads, Layer, Model, Paging, Step
 from tidegate_engine.kernels.native_speed import read_rate
 from tidegate_engine.model.batch import ForwardBatch
@@ -122,6 +122,8 @@ def native_network(network: Llama) -> NativeLlama | None:
     """The same network in the library's hands, or None where it has a part that the library's pass over it has not."""
     head, embedding, first = network.head, network.embedding, network.layers[0]
     if network.shard.size > 1 or network.adapters is not None or network.config.family.scaled_embedding:
+        return None
+    if network.config.hidden_size > WIDEST_HIDDEN:
         return None
     if not all(_is_plain(layer, network) and _is_like(layer, first) for layer in network.layers):
         return None
