@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidegate_engine.files.errors import ModelFileError
+from tidegate_engine.files.json_file import read_json
 
 _UNSUPPORTED = (
     "use_dora",
@@ -37,14 +37,7 @@ class AdapterConfig:
 def read_adapter_config(folder: Path) -> AdapterConfig:
     """Raises ModelFileError for what is missing, broken, or not plain LoRA."""
     path = folder / "adapter_config.json"
-    try:
-        raw = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise ModelFileError(
-            f"{path}: does not exist; an adapter's folder holds adapter_config.json and adapter_model.safetensors"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path}: cannot be read as JSON ({error}); download it again") from None
+    raw = read_json(path, "an adapter's folder holds adapter_config.json and adapter_model.safetensors")
     try:
         return _from_json(path, raw)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

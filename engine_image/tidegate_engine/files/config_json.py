@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from tidegate_engine.files.config import Experts, LayerKind, ModelConfig
 from tidegate_engine.files.errors import ModelFileError
 from tidegate_engine.files.families import FAMILIES, HUGGING_FACE, Activation, Family, Windows
+from tidegate_engine.files.json_file import read_json
 from tidegate_engine.files.rope_json import Ropes, read_ropes
 
 _BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
@@ -20,14 +20,7 @@ _LAYER_TYPES = {"full_attention": False, "sliding_attention": True}
 def from_folder(folder: Path) -> ModelConfig:
     """The configuration in a Hugging Face folder's config.json. Raises ModelFileError."""
     path = folder / "config.json"
-    try:
-        raw = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise ModelFileError(
-            f"{path}: does not exist; a model folder holds config.json and *.safetensors, download it whole"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path}: cannot be read as JSON ({error}); download it again") from None
+    raw = read_json(path, "a model folder holds config.json and *.safetensors, download it whole")
     try:
         return _from_json(path, raw)
     except _BROKEN as error:
