@@ -9,43 +9,15 @@ a guess that stays after it was found wrong.
 from __future__ import annotations
 
 import copy
-import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from prefix_model import START, STOP_TOKEN, VOCABULARY, after, expected_answer, next_token
 from tidegate_engine.core.blocks import BlockPool
 from tidegate_engine.core.request import FinishReason, SamplingParams
 from tidegate_engine.core.scheduler import Batch, Limits, RequestOutput, RequestRefused, Scheduler, Work
-
-VOCABULARY = 3
-STOP_TOKEN = 2
-START = b"start"
-
-
-def after(state: bytes, token: int) -> bytes:
-    return hashlib.blake2b(state + bytes([token]), digest_size=8).digest()
-
-
-def next_token(state: bytes) -> int:
-    return state[0] % VOCABULARY
-
-
-def expected_answer(prompt: Sequence[int], params: SamplingParams) -> tuple[list[int], FinishReason]:
-    """What the model says without any cache, batch or chunk."""
-    state = START
-    for token in prompt:
-        state = after(state, token)
-    answer: list[int] = []
-    while True:
-        answer.append(next_token(state))
-        if answer[-1] in params.stop_token_ids and not params.ignore_eos and len(answer) > params.min_tokens:
-            return answer, FinishReason.STOP
-        if len(answer) == params.max_tokens:
-            return answer, FinishReason.LENGTH
-        state = after(state, answer[-1])
 
 
 @dataclass

@@ -7,7 +7,6 @@ what the step before has sampled.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,35 +14,11 @@ import pytest
 from hypothesis import HealthCheck, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from prefix_model import START, STOP_TOKEN, after, expected_answer, next_token
 from tidegate_engine.core.blocks import BlockPool, IntegrityError
 from tidegate_engine.core.request import FinishReason, SamplingParams
 from tidegate_engine.core.scheduler import Batch, Limits, RequestRefused, Scheduler
 from tidegate_engine.core.sequence import PENDING
-
-STOP_TOKEN = 2
-START = b"start"
-
-
-def after(state: bytes, token: int) -> bytes:
-    return hashlib.blake2b(state + bytes([token]), digest_size=8).digest()
-
-
-def next_token(state: bytes) -> int:
-    return state[0] % 3
-
-
-def expected_answer(prompt: Sequence[int], params: SamplingParams) -> tuple[list[int], FinishReason]:
-    state = START
-    for token in prompt:
-        state = after(state, token)
-    answer: list[int] = []
-    while True:
-        answer.append(next_token(state))
-        if answer[-1] in params.stop_token_ids and not params.ignore_eos and len(answer) > params.min_tokens:
-            return answer, FinishReason.STOP
-        if len(answer) == params.max_tokens:
-            return answer, FinishReason.LENGTH
-        state = after(state, answer[-1])
 
 
 @dataclass
