@@ -21,6 +21,8 @@ class Trace:
     """Tokens of the answer, one or more."""
     seconds: float
     """How long the trace is; no less than the last arrival."""
+    notes: tuple[str, ...] = ()
+    """What was done to the file's rows to make them a trace, in words; for people."""
 
     def __len__(self) -> int:
         return len(self.at)
