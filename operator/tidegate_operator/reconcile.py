@@ -100,8 +100,7 @@ class Reconciler:
             trouble=Cause(reason=trouble.reason, message=trouble.message, needs_a_person=True) if trouble else None,
             template_hash=template.spec_hash,
         )
-        price = spec.cost.per_replica_hour if spec.cost else None
-        subject = Subject(key=key, generation=service.generation, previous=previous, per_replica_hour=price)
+        subject = Subject(key=key, generation=service.generation, previous=previous)
         await self._report(service, previous, report(subject, findings, now), kept, now)
         if trouble is not None:
             raise trouble

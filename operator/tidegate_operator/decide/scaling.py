@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tidegate_operator.decide.bounds import bounded, bounds_terms, named
 from tidegate_operator.decide.capacity import replicas_for
 from tidegate_operator.decide.latency import InFlight, Opinion, Verdict, judge, over_window
 from tidegate_operator.decide.scaling_data import DataState, Supply, is_recent, state_of, supply_of
@@ -49,6 +50,7 @@ class Decision:
 
 def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now: float) -> Decision:
     """Look, ask, limit. Pure: the same facts, memory and time give the same decision."""
+    policy = bounded(policy, memory.learned.cold_start_s, now)
     supply = supply_of(observed, policy, memory.learned.cold_start_s, now)
     memory = look(memory, observed, supply, policy, now)
     learned = learn(memory.learned, memory.window, now)
@@ -78,6 +80,7 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     wish = _ask(situation, hold)
     window = remember(memory.window, wish.replicas, max(hold, wish.replicas), policy, now)
     limited = limit(wish.replicas, current, policy, window, now)
+    wish = named(wish, limited, policy)
     recommended = policy.replicas if policy.mode is Mode.FIXED else limited.replicas
     replicas, reason, message = _who_chooses(policy, live, recommended, wish, limited.by)
     changed = live is not None and replicas != live
@@ -94,7 +97,7 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
         reason=reason,
         message=message,
         term=wish.term,
-        terms=_terms(situation, hold),
+        terms=(*_terms(situation, hold), *bounds_terms(policy)),
         limited_by=() if policy.mode is Mode.FIXED else limited.by,
         data_state=state,
         supply=supply,

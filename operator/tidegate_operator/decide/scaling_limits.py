@@ -35,9 +35,9 @@ def limit(wish: int, current: int, policy: ScalingPolicy, window: Window, now: f
     by: list[str] = []
     replicas = wish
     if replicas > policy.maximum:
-        replicas, by = policy.maximum, ["maxReplicas"]
+        replicas, by = policy.maximum, [policy.maximum_by]
     elif replicas < policy.minimum:
-        replicas, by = policy.minimum, ["minReplicas"]
+        replicas, by = policy.minimum, [policy.minimum_by]
     bounded = min(max(current, policy.minimum), policy.maximum)
     if replicas > bounded:
         replicas = _upwards(replicas, bounded, policy.up, window, by, now)

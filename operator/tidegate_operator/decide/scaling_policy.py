@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tidegate_operator.resource import Cron
+
 
 class Mode(StrEnum):
     """Who chooses the number of replicas."""
@@ -54,6 +56,27 @@ class Direction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Other bounds, from each time of `cron` on for `duration_s`."""
+
+    name: str
+    cron: Cron
+    time_zone: str
+    duration_s: float
+    minimum: int | None = None
+    maximum: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """In any currency."""
+
+    per_replica_hour: float
+    max_per_hour: float | None = None
+    """The most that all replicas together may cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingPolicy:
     """Everything the decision takes from the spec."""
 
@@ -63,6 +86,11 @@ class ScalingPolicy:
     """What is run in the modes fixed, advisory and external (there: where nobody has written yet)."""
     minimum: int = 1
     maximum: int = 1
+    minimum_by: str = "minReplicas"
+    """What set the bound, as it is told in `limited_by`."""
+    maximum_by: str = "maxReplicas"
+    schedules: tuple[Schedule, ...] = ()
+    price: Price | None = None
     queue_depth: float = 1.0
     """Waiting requests allowed per replica, on average."""
     targets: tuple[LatencyTarget, ...] = ()

@@ -7,7 +7,19 @@ import math
 from tidegate_operator import resource
 from tidegate_operator.decide.capacity import HIGHEST_UTILISATION, LOWEST_UTILISATION
 from tidegate_operator.decide.scaling_memory import COLD_STARTS_KEPT, Learned
-from tidegate_operator.decide.scaling_policy import Direction, LatencyTarget, Metric, Mode, Rate, ScalingPolicy
+from tidegate_operator.decide.scaling_policy import (
+    Direction,
+    LatencyTarget,
+    Metric,
+    Mode,
+    Price,
+    Rate,
+    ScalingPolicy,
+    Schedule,
+)
+
+MOST_REPLICAS = 1000
+"""The schema's own bound: in mode external the bounds are the autoscaler's."""
 
 
 def policy_of(spec: resource.InferenceServiceSpec) -> ScalingPolicy:
@@ -22,6 +34,7 @@ def policy_of(spec: resource.InferenceServiceSpec) -> ScalingPolicy:
             minimum=replicas,
             maximum=replicas,
             slots=spec.engine.max_running_requests,
+            price=_price(spec.cost),
         )
     targets = (
         (Metric.TTFT, scaling.targets.ttft),
@@ -29,19 +42,35 @@ def policy_of(spec: resource.InferenceServiceSpec) -> ScalingPolicy:
         (Metric.E2E, scaling.targets.e2e),
     )
     chosen = spec.replicas if spec.replicas is not None else max(1, scaling.min_replicas)
-    highest = max(scaling.min_replicas, chosen) if scaling.max_replicas is None else scaling.max_replicas
     return ScalingPolicy(
         mode=Mode(scaling.mode),
         paused=spec.paused,
         replicas=chosen,
         minimum=scaling.min_replicas,
-        maximum=highest,
+        maximum=MOST_REPLICAS if scaling.max_replicas is None else scaling.max_replicas,
+        schedules=tuple(_schedule(s) for s in scaling.schedules),
+        price=_price(spec.cost),
         queue_depth=float(scaling.targets.queue_depth),
         targets=tuple(LatencyTarget(metric=m, seconds=t.p99) for m, t in targets if t is not None),
         scale_to_zero_after_s=scaling.scale_to_zero_after,
         up=_direction(scaling.behavior.scale_up),
         down=_direction(scaling.behavior.scale_down),
         slots=spec.engine.max_running_requests,
+    )
+
+
+def _price(cost: resource.Cost | None) -> Price | None:
+    return None if cost is None else Price(per_replica_hour=cost.per_replica_hour, max_per_hour=cost.max_per_hour)
+
+
+def _schedule(asked: resource.Schedule) -> Schedule:
+    return Schedule(
+        name=asked.name,
+        cron=resource.parse_cron(asked.cron),
+        time_zone=asked.time_zone,
+        duration_s=asked.duration,
+        minimum=asked.min_replicas,
+        maximum=asked.max_replicas,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from tidegate_operator.decide.capacity import replicas_for
 from tidegate_operator.decide.latency import Opinion, Verdict
@@ -104,6 +105,8 @@ class Term:
     name: str
     replicas: int | None
     message: str
+    inputs: Mapping[str, float] = field(default_factory=dict)
+    """The figures it looked at, by the names that the status shows."""
 
 
 def by_queue(s: Situation) -> Wish | None:

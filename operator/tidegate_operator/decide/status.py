@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -17,7 +18,9 @@ from tidegate_operator.decide.status_diagnosis import Cause
 from tidegate_operator.observed import Phase, ServiceKey, Sketch
 
 FIGURES_EVERY_S = 30.0
+CHANGES_KEPT = 10
 _LONGEST_MESSAGE = 1024
+_LONGEST_OLD_MESSAGE = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,6 @@ class Subject:
     key: ServiceKey
     generation: int
     previous: resource.InferenceServiceStatus
-    per_replica_hour: float | None = None
 
 
 def report(subject: Subject, findings: Findings, now: float) -> resource.InferenceServiceStatus:
@@ -44,9 +46,13 @@ def report(subject: Subject, findings: Findings, now: float) -> resource.Inferen
         selector=",".join(f"{label}={value}" for label, value in selector(name).items()),
         url=f"http://{name}.{namespace}.svc/v1",
         conditions=_dated(conditions(findings), subject.previous.conditions, subject.generation, now),
-        scaling=_scaling(decision, observed.deployment.replicas if observed.deployment else 0),
+        scaling=_with_history(
+            _scaling(decision, observed.deployment.replicas if observed.deployment else 0),
+            subject.previous.scaling,
+            now,
+        ),
         latency=_latency(ticks),
-        cost=_cost(subject.per_replica_hour, ready, ticks),
+        cost=_cost(findings, ticks),
     )
 
 
@@ -141,7 +147,7 @@ def _scaling(decision: Decision, current: int) -> resource.ScalingStatus:
                 name=term.name,
                 replicas=term.replicas,
                 message=term.message[:_LONGEST_MESSAGE],
-                inputs=inputs.get(term.name, {}),
+                inputs=_figures(term.inputs) or inputs.get(term.name, {}),
             )
             for term in decision.terms
         ),
@@ -153,6 +159,33 @@ def _scaling(decision: Decision, current: int) -> resource.ScalingStatus:
         last_change_time=None if learned.last_change_at is None else _rfc3339(learned.last_change_at),
         learned=learned_to(learned),
     )
+
+
+def _with_history(
+    new: resource.ScalingStatus, before: resource.ScalingStatus | None, now: float
+) -> resource.ScalingStatus:
+    """With the newest changes; one is added where the number, or the recommended one, is another than before."""
+    history = before.history if before else ()
+    if before is None or (before.desired, before.recommended) != (new.desired, new.recommended):
+        change = resource.Change(
+            time=_rfc3339(now),
+            desired=new.desired,
+            before=new.current if before is None else before.desired,
+            recommended=new.recommended,
+            reason=new.reason,
+            message=new.message[:_LONGEST_OLD_MESSAGE],
+            term=new.term,
+            terms=tuple(t.model_copy(update={"message": t.message[:_LONGEST_OLD_MESSAGE]}) for t in new.terms),
+            limited_by=new.limited_by,
+            data_state=new.data_state,
+        )
+        history = (change, *history)
+    return new.model_copy(update={"history": history[:CHANGES_KEPT]})
+
+
+def _figures(inputs: Mapping[str, float]) -> dict[str, float]:
+    """JSON has no NaN and no infinity; what is not known is left out."""
+    return {name: _rounded(value) for name, value in inputs.items() if math.isfinite(value)}
 
 
 def _latency(ticks: tuple[Tick, ...]) -> resource.LatencyStatus | None:
@@ -169,15 +202,22 @@ def _percentiles(sketch: Sketch) -> resource.Percentiles | None:
     return resource.Percentiles(p50=sketch.quantile(0.5), p95=sketch.quantile(0.95), p99=sketch.quantile(0.99))
 
 
-def _cost(per_replica_hour: float | None, replicas: int, ticks: tuple[Tick, ...]) -> resource.CostStatus | None:
-    """Price of the replicas that are ready over the tokens they made, prompts included."""
-    if per_replica_hour is None:
+def _cost(findings: Findings, ticks: tuple[Tick, ...]) -> resource.CostStatus | None:
+    """What the replicas cost that have a node, ready or not; and over the window, for the tokens they computed."""
+    price = findings.policy.price
+    if price is None:
         return None
+    replicas = findings.observed.replicas
+    paid = sum(1 for r in replicas if r.scheduled_at is not None or r.phase is not Phase.PENDING)
+    not_ready = paid - sum(1 for r in replicas if r.phase is Phase.READY)
     seconds, tokens = sum(t.seconds for t in ticks), sum(t.tokens for t in ticks)
-    if not seconds or not tokens:
-        return None
-    per_token = per_replica_hour * replicas / 3600 / (tokens / seconds)
-    return resource.CostStatus(per_million_tokens=_rounded(1e6 * per_token))
+    replica_seconds = sum((t.ready + not_ready) * t.seconds for t in ticks)
+    return resource.CostStatus(
+        per_hour=_rounded(price.per_replica_hour * paid),
+        per_million_tokens=(
+            _rounded(1e6 * price.per_replica_hour * replica_seconds / 3600 / tokens) if seconds and tokens else None
+        ),
+    )
 
 
 def _rounded(value: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tidegate_operator.decide.budget import BUDGET
 from tidegate_operator.decide.latency import Opinion
 from tidegate_operator.decide.scaling import Decision
 from tidegate_operator.decide.scaling_data import DataState
@@ -147,10 +148,18 @@ def _slo(f: Findings) -> Said | None:
     if missed:
         worst = max(missed, key=lambda v: v.surely_over)
         reason = "SLOUnattainable" if f.decision.unattainable else "SLOMissed"
-        more = ", and more replicas would not help" if f.decision.unattainable else ""
+        more = ", and more replicas would not help" if f.decision.unattainable else _unaffordable(f)
         return Said(type="SLOMet", status="False", reason=reason, message=say(worst) + more)
     met = [v for v in verdicts if v.opinion is Opinion.MET]
     if met:
         return Said(type="SLOMet", status="True", reason="TargetsMet", message="; ".join(say(v) for v in met))
     message = "too few requests to judge the latency targets"
     return Said(type="SLOMet", status="Unknown", reason="TooFewRequests", message=message)
+
+
+def _unaffordable(f: Findings) -> str:
+    """The budget's part in a missed target."""
+    price = f.policy.price
+    if BUDGET not in f.decision.limited_by or price is None or price.max_per_hour is None:
+        return ""
+    return f"; the budget of {price.max_per_hour:g} an hour pays for no more than {f.decision.recommended} replicas"

@@ -7,12 +7,14 @@ where the operator would otherwise ignore what a user asked for (`spec`), lenien
 
 from __future__ import annotations
 
+from tidegate_operator.resource.cron import Cron, parse_cron
 from tidegate_operator.resource.engine import Engine, Model, SecretKey, Source, Speculative, parse_source
 from tidegate_operator.resource.pod import EnvVar, KeyRef, PodOverrides, Resources, Toleration, TopologySpread, Volume
 from tidegate_operator.resource.quantity import format_duration, parse_duration, parse_quantity
-from tidegate_operator.resource.scaling import Behavior, Direction, LatencyTarget, Policy, Scaling, Targets
+from tidegate_operator.resource.scaling import Behavior, Direction, LatencyTarget, Policy, Scaling, Schedule, Targets
 from tidegate_operator.resource.spec import Auth, Cost, Drain, InferenceServiceSpec, Rollout, UnreadableSpec, read_spec
 from tidegate_operator.resource.status import (
+    Change,
     Condition,
     CostStatus,
     InferenceServiceStatus,
@@ -27,9 +29,11 @@ from tidegate_operator.resource.status import (
 __all__ = [
     "Auth",
     "Behavior",
+    "Change",
     "Condition",
     "Cost",
     "CostStatus",
+    "Cron",
     "Direction",
     "Drain",
     "Engine",
@@ -48,6 +52,7 @@ __all__ = [
     "Rollout",
     "Scaling",
     "ScalingStatus",
+    "Schedule",
     "SecretKey",
     "Source",
     "Speculative",
@@ -58,6 +63,7 @@ __all__ = [
     "UnreadableSpec",
     "Volume",
     "format_duration",
+    "parse_cron",
     "parse_duration",
     "parse_quantity",
     "parse_source",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tidegate_operator.resource.base import Asked
+from tidegate_operator.resource.cron import parse_cron
 from tidegate_operator.resource.quantity import Duration
 
 
@@ -63,6 +65,34 @@ class Behavior(Asked):
     scale_down: ScaleDown = ScaleDown()
 
 
+class Schedule(Asked):
+    """A known peak or lull: other bounds, for a while, again and again."""
+
+    name: str
+    cron: str
+    """When it begins."""
+    time_zone: str = "UTC"
+    """Of the IANA database, as in Europe/Berlin."""
+    duration: Duration = Field(gt=0)
+    min_replicas: int | None = Field(default=None, ge=1)
+    max_replicas: int | None = Field(default=None, ge=1)
+
+    @field_validator("cron")
+    @classmethod
+    def _can_be_read(cls, cron: str) -> str:
+        parse_cron(cron)
+        return cron
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (KeyError, ValueError, OSError) as error:
+            raise ValueError(f"{name!r} is no time zone; write one like Europe/Berlin") from error
+        return name
+
+
 class Scaling(Asked):
     """Present: the number follows the load. `mode` says whether the operator acts on it."""
 
@@ -71,5 +101,6 @@ class Scaling(Asked):
     max_replicas: int | None = Field(default=None, ge=1)
     """None only in mode external, where the autoscaler that owns the scale subresource has bounds of its own."""
     targets: Targets = Targets()
+    schedules: tuple[Schedule, ...] = ()
     scale_to_zero_after: Duration | None = None
     behavior: Behavior = Behavior()

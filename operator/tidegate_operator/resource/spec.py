@@ -42,6 +42,8 @@ class Cost(Asked):
     """What a replica costs, in any currency."""
 
     per_replica_hour: float = Field(ge=0)
+    max_per_hour: float | None = Field(default=None, gt=0)
+    """The most that the replicas of this service may cost together in an hour."""
 
 
 class Auth(Asked):

@@ -64,6 +64,21 @@ class Learned(Told):
     p99_share: float | None = None
 
 
+class Change(Told):
+    """A decision that differed from the one before, as it was made: what was seen, and what came of it."""
+
+    time: str
+    desired: int
+    before: int
+    recommended: int | None = None
+    reason: str
+    message: str = ""
+    term: str | None = None
+    terms: tuple[TermStatus, ...] = ()
+    limited_by: tuple[str, ...] = ()
+    data_state: str | None = None
+
+
 class ScalingStatus(Told):
     """How the number of replicas came about."""
 
@@ -83,12 +98,16 @@ class ScalingStatus(Told):
     running: int | None = None
     cold_start: Shown | None = None
     last_change_time: str | None = None
+    history: tuple[Change, ...] = ()
+    """The newest changes, newest first."""
     learned: Learned | None = None
 
 
 class CostStatus(Told):
     """In the currency of `spec.cost`."""
 
+    per_hour: float | None = None
+    """Of the replicas that have a node now."""
     per_million_tokens: float | None = None
 
 

@@ -10,8 +10,9 @@ from load_reports import NOW, pending, ready, report, seen
 from tidegate_operator import resource
 from tidegate_operator.decide.scaling import decide
 from tidegate_operator.decide.scaling_memory import Memory
-from tidegate_operator.decide.scaling_policy import LatencyTarget, Metric, Mode, ScalingPolicy
+from tidegate_operator.decide.scaling_policy import LatencyTarget, Metric, Mode, Price, ScalingPolicy
 from tidegate_operator.decide.scaling_spec import policy_of
+from tidegate_operator.decide.scaling_terms import Term
 from tidegate_operator.decide.status import Subject, is_write_due, report_refused
 from tidegate_operator.decide.status import report as report_status
 from tidegate_operator.decide.status_conditions import Findings
@@ -28,7 +29,7 @@ from tidegate_operator.observed import (
 from tidegate_operator.observed_load import Counters, Sketches
 from tidegate_operator.observed_sketch import Sketch
 
-AUTO = ScalingPolicy(minimum=1, maximum=10, queue_depth=2, slots=4)
+AUTO = ScalingPolicy(minimum=1, maximum=10, queue_depth=2, slots=4, price=Price(per_replica_hour=1.5))
 BLANK = resource.InferenceServiceStatus()
 DONE = ConditionFacts(status="True", reason="NewReplicaSetAvailable")
 UNDER_WAY = ConditionFacts(status="True", reason="ReplicaSetUpdated")
@@ -56,9 +57,7 @@ def told(
     findings = Findings(
         policy=policy, observed=observed, decision=decision, trouble=trouble, template_hash=template_hash
     )
-    return report_status(
-        Subject(key=ServiceKey("ml", "smol"), generation=7, previous=previous, per_replica_hour=1.5), findings, now
-    )
+    return report_status(Subject(key=ServiceKey("ml", "smol"), generation=7, previous=previous), findings, now)
 
 
 def condition(status: resource.InferenceServiceStatus, kind: str) -> resource.Condition | None:
@@ -281,7 +280,7 @@ def test_figures_of_latency_and_cost() -> None:
         decision = decide(AUTO, observed, memory, NOW + second)
         memory = decision.memory
         findings = Findings(policy=AUTO, observed=observed, decision=decision, trouble=None, template_hash="h1")
-        subject = Subject(key=ServiceKey("ml", "smol"), generation=7, previous=BLANK, per_replica_hour=1.5)
+        subject = Subject(key=ServiceKey("ml", "smol"), generation=7, previous=BLANK)
         statuses.append(report_status(subject, findings, NOW + second))
     assert statuses[0].latency is None
     status = statuses[1]
@@ -292,7 +291,69 @@ def test_figures_of_latency_and_cost() -> None:
     # One replica at 1.5 an hour makes 500 tokens/s, 1.8 million an hour.
     assert status.cost is not None
     assert status.cost.per_million_tokens == pytest.approx(1.5 / 1.8, rel=1e-3)
+    assert status.cost.per_hour == 1.5
     assert (status.url, status.selector) == ("http://smol.ml.svc/v1", "tidegate.dev/service=smol")
+
+
+def test_a_replica_is_paid_for_once_it_has_a_node() -> None:
+    waiting = pending("c", phase=Phase.PENDING, scheduled_at=None)
+    status = told(serving(ready("a", report()), pending("b"), waiting))
+    assert status.cost is not None
+    assert (status.cost.per_hour, status.cost.per_million_tokens) == (3.0, None)
+    unpriced = told(serving(ready("a", report())), replace(AUTO, price=None))
+    assert unpriced.cost is None
+
+
+def test_the_history_keeps_the_newest_changes_and_nothing_where_nothing_changed() -> None:
+    status = BLANK
+    for number in range(14):
+        policy = replace(AUTO, mode=Mode.FIXED, replicas=number // 2 + 1, maximum=99)
+        status = told(serving(ready("a", report())), policy, status, now=NOW + number)
+    assert status.scaling is not None
+    assert [(c.before, c.desired) for c in status.scaling.history[:2]] == [(6, 7), (5, 6)]
+    for number in range(14, 30):
+        policy = replace(AUTO, mode=Mode.FIXED, replicas=number, maximum=99)
+        status = told(serving(ready("a", report())), policy, status, now=NOW + number)
+    assert status.scaling is not None
+    history = status.scaling.history
+    assert [c.desired for c in history] == list(range(29, 19, -1))
+    assert history[0].reason == "Fixed"
+    assert history[0].terms[0].inputs["slots"] == 4
+    body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    assert len(str(body)) < 32_000, "ten changes of four terms fit an object many times"
+
+
+def test_advice_that_changes_is_a_change_though_nothing_is_done() -> None:
+    advised = replace(AUTO, mode=Mode.ADVISORY, replicas=1)
+    calm = told(serving(ready("a", report())), advised)
+    busy = report(running=4, waiting=30, last_step_age_s=0.1, oldest_waiting_s=3.0)
+    status = told(serving(ready("a", busy)), advised, calm)
+    assert status.scaling is not None
+    first, *_ = status.scaling.history
+    assert (first.before, first.desired, first.recommended, first.reason) == (1, 1, 2, "AdvisoryQueueDepth")
+
+
+def test_a_figure_that_is_no_number_is_left_out_of_the_status() -> None:
+    term = Term(name="queueDepth", replicas=1, message="", inputs={"load": float("nan"), "slots": 4.0})
+    observed = serving(ready("a", report()))
+    decision = replace(decide(AUTO, observed, Memory(), NOW), terms=(term,))
+    findings = Findings(policy=AUTO, observed=observed, decision=decision, trouble=None, template_hash="h1")
+    status = report_status(Subject(key=ServiceKey("ml", "smol"), generation=7, previous=BLANK), findings, NOW)
+    assert status.scaling is not None
+    assert status.scaling.terms[0].inputs == {"slots": 4.0}
+
+
+def test_a_target_missed_for_want_of_money_says_so() -> None:
+    price = Price(per_replica_hour=2.5, max_per_hour=3)
+    policy = replace(AUTO, price=price, targets=(LatencyTarget(metric=Metric.TTFT, seconds=1.0),))
+    load = report(running=4, waiting=30, last_step_age_s=0.1, waiting_ages=Sketch.of([2.0] * 30))
+    status = told(serving(ready("a", load)), policy)
+    said = condition(status, "SLOMet")
+    assert said is not None
+    assert said.message.endswith("; the budget of 3 an hour pays for no more than 1 replicas")
+    assert status.scaling is not None
+    assert status.scaling.limited_by == ("budget",)
+    assert status.scaling.message.endswith("(limited by budget)")
 
 
 def test_a_target_missed_is_told_with_numbers() -> None:
