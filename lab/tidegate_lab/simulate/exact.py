@@ -44,6 +44,15 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How far a request has come: tokens of its answer, and when it got the newest."""
+
+    index: int
+    tokens: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Flight:
     batch: Batch
     ends: float
@@ -67,6 +76,7 @@ class ExactReplica:
         self._waiting: dict[int, float] = {}
         """By index, when it arrived, in order of arrival; the same below."""
         self._unfinished: dict[int, float] = {}
+        self._paces: dict[int, Pace] = {}
         self._first_tokens: list[Event] = []
         self._finished: list[Event] = []
         self._received = self._rejected = self._done = self._steps = 0
@@ -125,8 +135,10 @@ class ExactReplica:
         for output in self._scheduler.commit(flight.batch, sampled):
             if self._waiting.pop(output.id, None) is not None:
                 self._first_tokens.append((output.id, self._now))
+                self._paces[output.id] = Pace(output.id, 0, self._now)
+            self._paces[output.id] = Pace(output.id, self._paces[output.id].tokens + len(output.tokens), self._now)
             if output.finish_reason is not None:
-                del self._unfinished[output.id]
+                del self._unfinished[output.id], self._paces[output.id]
                 self._done += 1
                 self._finished.append((output.id, self._now))
 
@@ -144,6 +156,11 @@ class ExactReplica:
     def unfinished(self) -> tuple[int, ...]:
         """What would be lost if it crashed now."""
         return tuple(self._unfinished)
+
+    @property
+    def paces(self) -> tuple[Pace, ...]:
+        """Of those that have a token and are not finished."""
+        return tuple(self._paces.values())
 
     @property
     def gauges(self) -> Gauges:
