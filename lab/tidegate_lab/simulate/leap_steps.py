@@ -1,4 +1,4 @@
-"""All replicas between two moments, compiled: the engine's scheduler, for answers of known length and no shared prefixes.
+"""All replicas between two moments, compiled: the scheduler, for answers of known length and no shared prefixes.
 
 What a batch is made of is looked at only when it can change. Between two such moments every running request gains one
 token a step and a step costs a few additions: those of the step model, in the same order as the exact engine makes
