@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetPydanticSchema, ValidationError
+from pydantic_core import core_schema
+from typing_extensions import TypedDict
 
 from tidegate_operator.observed_sketch import GAMMA, HIGHEST_BIN, LOWEST_BIN, Sketch
 
@@ -18,26 +20,35 @@ class UnreadableLoad(ValueError):
     """The pod answered, but not with a load report: treat it as not scraped. The message is one line."""
 
 
+_STRICT = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
+
+
 class _Wire(BaseModel):
     """Strict types; fields a newer engine adds are left aside."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
+    model_config = _STRICT
 
 
-class _SketchOnTheWire(_Wire):
+class _SketchOnTheWire(TypedDict):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]  # pydantic's way to give a TypedDict its rules
     gamma: Annotated[float, Field(ge=GAMMA - 1e-6, le=GAMMA + 1e-6)]
     zero: Count
     bins: dict[Annotated[int, Field(strict=False, ge=LOWEST_BIN, le=HIGHEST_BIN)], Count]
 
 
-def _sketch(value: Any) -> Sketch:
-    if isinstance(value, Sketch):
-        return value
-    wire = _SketchOnTheWire.model_validate(value)
-    return Sketch(wire.zero, tuple(sorted((k, n) for k, n in wire.bins.items() if n)))
+def _sketch(wire: _SketchOnTheWire) -> Sketch:
+    bins = wire["bins"]
+    return Sketch.counted(wire["zero"], {k: n for k, n in bins.items() if n} if 0 in bins.values() else bins)
 
 
-SketchField = Annotated[Sketch, BeforeValidator(_sketch)]
+def _from_wire(_: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    """Read bins from JSON without a Python object for each key and count in between: half a report's time."""
+    read = core_schema.no_info_after_validator_function(_sketch, handler.generate_schema(_SketchOnTheWire))
+    made = core_schema.union_schema([core_schema.is_instance_schema(Sketch), read])
+    return core_schema.json_or_python_schema(json_schema=read, python_schema=made)
+
+
+SketchField = Annotated[Sketch, GetPydanticSchema(_from_wire)]
 
 
 class KvBlocks(_Wire):
