@@ -33,7 +33,10 @@ images: setup ## Build both images and load them into the testbed that is up
 bench-engine: setup ## Our engine and its peers, in turns, on this machine; ONLY=decode_8,decode_32 some of the figures
 	@PYTHONPATH="$$PWD/bench:$$PWD/engine_image" .venv/bin/python -m tidegate_bench $(if $(ONLY),--only $(ONLY)) $(FLAGS)
 
+bench-scaling: setup ## Our scaling and the rivals', simulated on eight traces; ONLY=on-off,keda-queue some traces or policies
+	@PYTHONPATH="$$PWD/lab:$$PWD/operator:$$PWD/engine_image" .venv/bin/python -m tidegate_lab.scaling_bench $(if $(ONLY),--only $(ONLY)) $(FLAGS)
+
 lock: setup ## Pin requirements/*.txt anew from pyproject.toml; UPGRADE=1 takes newer versions
 	@scripts/lock.sh
 
-.PHONY: help setup demo down status check test test-cluster images bench-engine lock
+.PHONY: help setup demo down status check test test-cluster images bench-engine bench-scaling lock
