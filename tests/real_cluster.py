@@ -31,6 +31,8 @@ PLACES = {
     "networkpolicies": "/apis/networking.k8s.io/v1",
     "endpointslices": "/apis/discovery.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",
+    "horizontalpodautoscalers": "/apis/autoscaling/v2",
+    "apiservices": "/apis/apiregistration.k8s.io/v1",
     "inferenceservices": "/apis/tidegate.dev/v1alpha1",
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
 }

@@ -17,7 +17,7 @@ from tidegate_operator.observed import ServiceKey
 from tidegate_operator.queue import KeyedQueue
 from tidegate_operator.reconcile import Reconciler
 from tidegate_operator.settings import Settings, SettingsError, read
-from tidegate_operator.world import api, leader, telemetry
+from tidegate_operator.world import api, external_metrics, leader, telemetry
 from tidegate_operator.world.cluster import Cluster
 from tidegate_operator.world.scrape import Scraper
 from tidegate_operator.world.view import View
@@ -48,6 +48,9 @@ def main() -> int:
     except leader.LeaseLost as error:
         loop.log.error("%s; ending, so that only one leads", error)
         return LEASE_LOST
+    except external_metrics.NoCertificate as error:
+        loop.log.error("--external-metrics-tls: %s", error)
+        return WRONG_FLAG
     except WatchLost as error:
         loop.log.error("%s; ending, to begin again", error)
         return WATCH_LOST
@@ -64,6 +67,10 @@ async def run(settings: Settings) -> None:
     client = await api.connect()
     signs = telemetry.Telemetry(time.monotonic)
     served = await telemetry.serve(signs, settings.metrics_port, most_silent=30 + 10 * settings.scrape_interval)
+    serving = [served]
+    if settings.external_metrics_tls is not None:
+        tls, port = settings.external_metrics_tls, settings.external_metrics_port
+        serving.append(await external_metrics.serve(signs.services, port, tls))
     scraper = Scraper(settings.scrape_timeout)
     asked = api.HttpApi(client)
     cluster = Cluster(asked, View(asked, scraper), settings.identity)
@@ -76,7 +83,8 @@ async def run(settings: Settings) -> None:
         await leader.lead(lock, settings.lease_duration, functools.partial(act, settings, cluster, signs))
     finally:
         await scraper.close()
-        await served.cleanup()
+        for one in serving:
+            await one.cleanup()
         await client.close()  # type: ignore[no-untyped-call]
 
 
@@ -91,6 +99,7 @@ async def act(settings: Settings, cluster: Cluster, signs: telemetry.Telemetry) 
         operator_namespace=settings.lease_namespace,
         clock=time.time,
         scaled=signs.scaled,
+        shown=signs.services.show,
     )
     known: set[ServiceKey] = await loop.first_list(cluster.view)
     for key in known:

@@ -44,6 +44,12 @@ class Counted(Protocol):
     def __call__(self, direction: str) -> None: ...
 
 
+class Shown(Protocol):
+    """Told how a service stands at every look; None: it is gone."""
+
+    def __call__(self, key: ServiceKey, status: InferenceServiceStatus | None) -> None: ...
+
+
 @dataclass(slots=True)
 class Kept:
     """What this process remembers of one object between two looks."""
@@ -65,6 +71,7 @@ class Reconciler:
     """Whose pods may reach the engines' admin port."""
     clock: Callable[[], float]
     scaled: Counted
+    shown: Shown
     _kept: dict[ServiceKey, Kept] = field(default_factory=dict)
 
     async def reconcile(self, key: ServiceKey) -> None:
@@ -73,6 +80,7 @@ class Reconciler:
         if service is None or service.deleting:
             self._kept.pop(key, None)
             self.cluster.forget(key)
+            self.shown(key, None)
             return
         now = self.clock()
         previous = _status_of(service)
@@ -101,7 +109,9 @@ class Reconciler:
             template_hash=template.spec_hash,
         )
         subject = Subject(key=key, generation=service.generation, previous=previous)
-        await self._report(service, previous, report(subject, findings, now), kept, now)
+        status = report(subject, findings, now)
+        self.shown(key, status)
+        await self._report(service, previous, status, kept, now)
         if trouble is not None:
             raise trouble
 

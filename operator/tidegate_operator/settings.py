@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -25,6 +26,9 @@ class Settings(BaseModel):
     scrape_interval: float = Field(default=2, ge=0.2, le=60)
     scrape_timeout: float = Field(default=1.5, ge=0.1, le=60)
     metrics_port: int = Field(default=8080, ge=0, le=65535)
+    external_metrics_port: int = Field(default=8443, ge=1, le=65535)
+    external_metrics_tls: Path | None = None
+    """A folder with tls.crt and tls.key; None: external.metrics.k8s.io is not served."""
     log_level: LogLevel = "info"
 
 
@@ -65,5 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scrape-interval", metavar="SECONDS", help="between two looks at every engine pod")
     parser.add_argument("--scrape-timeout", metavar="SECONDS", help="for one pod's answer")
     parser.add_argument("--metrics-port", metavar="N", help="GET /metrics and GET /healthz; 0 for any free one")
+    parser.add_argument("--external-metrics-port", metavar="N", help="external.metrics.k8s.io, for HPAs")
+    parser.add_argument("--external-metrics-tls", metavar="FOLDER", help="its tls.crt and tls.key; else it is off")
     parser.add_argument("--log-level", metavar="LEVEL", help="debug, info or warning")
     return parser

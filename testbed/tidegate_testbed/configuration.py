@@ -137,10 +137,11 @@ def apiserver_flags(pki: Path) -> list[str]:
 
 
 def controller_manager_flags(instance: Instance) -> list[str]:
-    """Alone, so it waits for no lease."""
+    """Alone, so it waits for no lease; HPAs look every 5 s, so that nobody waits for their usual 15."""
     pki = instance.state / "pki"
     return [
         f"--kubeconfig={instance.state}/kcm.kubeconfig", "--leader-elect=false", "--use-service-account-credentials",
+        "--horizontal-pod-autoscaler-sync-period=5s",
         f"--service-account-private-key-file={pki}/sa.key", f"--root-ca-file={pki}/ca.crt",
     ]  # fmt: skip
 

@@ -125,6 +125,8 @@ class Operator:
     log: Path
     identity: str = "operator-under-test"
     metrics_port: int = 18080
+    flags: tuple[str, ...] = ()
+    """More than the usual ones, from the next start on."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     def start(self) -> None:
@@ -138,7 +140,8 @@ class Operator:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*inside(self.testbed), sys.executable, "-m", "tidegate_operator", "--engine-image", self.engine_image,
-                 "--metrics-port", str(self.metrics_port), "--scrape-interval", "1", "--lease-duration", "6"],
+                 "--metrics-port", str(self.metrics_port), "--scrape-interval", "1", "--lease-duration", "6",
+                 *self.flags],
                 env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import os
 import shutil
+import ssl
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,12 @@ def test_the_operators_pod_is_restricted() -> None:
         pytest.param((*IMAGES, "operator.scrapeInterval=5000"), "/operator/scrapeInterval",
                      id="an interval of more than a minute"),
         pytest.param((*IMAGES, "operator.replica=2"), "'replica' not allowed", id="a value that does not exist"),
+        pytest.param((*IMAGES, "externalMetrics.enabled=true", "operator.replicas=2"),
+                     "operator.replicas: 2 with externalMetrics.enabled; only the one that leads knows the numbers",
+                     id="external metrics of two operators"),
+        pytest.param((*IMAGES, "externalMetrics.enabled=true", "externalMetrics.tlsSecret=mine"),
+                     "externalMetrics.caBundle: missing; give the base64 of the CA of externalMetrics.tlsSecret",
+                     id="a certificate without its CA"),
         pytest.param((*IMAGES, "crds.install=perhaps"), "/crds/install", id="neither true nor false"),
     ],
 )  # fmt: skip
@@ -123,3 +131,36 @@ def test_a_wrong_value_is_refused(values: tuple[str, ...], says: str) -> None:
     done = helm(*values)
     assert done.returncode != 0
     assert says in done.stderr
+
+
+def test_external_metrics_are_off_until_asked_for() -> None:
+    assert "APIService" not in {m["kind"] for m in rendered()}
+    assert "volumes" not in operator_pod()
+
+
+def test_the_api_server_trusts_the_certificate_that_the_operator_is_given() -> None:
+    metrics = "tidegate-operator"
+    manifests = {m["kind"]: m for m in rendered("externalMetrics.enabled=true") if m["metadata"]["name"] != metrics}
+    service = manifests.pop("Service")
+    secret, api = manifests["Secret"], manifests["APIService"]["spec"]
+    assert api["caBundle"] == secret["data"]["tls.crt"]
+    assert (api["service"]["name"], api["service"]["namespace"]) == ("tidegate-external-metrics", "tidegate-system")
+    pod = operator_pod("externalMetrics.enabled=true")
+    (container,) = pod["containers"]
+    settings = read(container["args"], {"POD_NAME": "a"})
+    (mount,), (volume,) = container["volumeMounts"], pod["volumes"]
+    assert settings.external_metrics_tls == Path(mount["mountPath"])
+    assert volume == {"name": mount["name"], "secret": {"secretName": secret["metadata"]["name"]}}
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert settings.external_metrics_port == ports[service["spec"]["ports"][0]["targetPort"]]
+    certificate = ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(base64.b64decode(api["caBundle"]).decode()))
+    assert ssl.create_default_context(cadata=certificate)
+
+
+def test_a_certificate_of_ones_own_is_used() -> None:
+    own = ("externalMetrics.enabled=true", "externalMetrics.tlsSecret=mine", "externalMetrics.caBundle=Q0E=")
+    manifests = rendered(*own)
+    assert "Secret" not in {m["kind"] for m in manifests}
+    (api,) = [m for m in manifests if m["kind"] == "APIService"]
+    assert api["spec"]["caBundle"] == "Q0E="
+    assert operator_pod(*own)["volumes"][0]["secret"] == {"secretName": "mine"}

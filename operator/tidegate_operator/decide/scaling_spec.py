@@ -41,6 +41,7 @@ def policy_of(spec: resource.InferenceServiceSpec) -> ScalingPolicy:
         (Metric.TPOT, scaling.targets.tpot),
         (Metric.E2E, scaling.targets.e2e),
     )
+    external = scaling.mode == "external"
     chosen = spec.replicas if spec.replicas is not None else max(1, scaling.min_replicas)
     return ScalingPolicy(
         mode=Mode(scaling.mode),
@@ -53,8 +54,9 @@ def policy_of(spec: resource.InferenceServiceSpec) -> ScalingPolicy:
         queue_depth=float(scaling.targets.queue_depth),
         targets=tuple(LatencyTarget(metric=m, seconds=t.p99) for m, t in targets if t is not None),
         scale_to_zero_after_s=scaling.scale_to_zero_after,
-        up=_direction(scaling.behavior.scale_up),
-        down=_direction(scaling.behavior.scale_down),
+        # The autoscaler that acts has windows and rates of its own; two in a row would add up.
+        up=Direction() if external else _direction(scaling.behavior.scale_up),
+        down=Direction() if external else _direction(scaling.behavior.scale_down),
         slots=spec.engine.max_running_requests,
     )
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from tidegate_operator import resource
 from tidegate_operator.decide.latency import over_window
 from tidegate_operator.decide.pod_template import selector
-from tidegate_operator.decide.scaling import Decision
 from tidegate_operator.decide.scaling_memory import Tick
 from tidegate_operator.decide.scaling_spec import learned_to
 from tidegate_operator.decide.status_conditions import Findings, Said, conditions
@@ -47,7 +46,7 @@ def report(subject: Subject, findings: Findings, now: float) -> resource.Inferen
         url=f"http://{name}.{namespace}.svc/v1",
         conditions=_dated(conditions(findings), subject.previous.conditions, subject.generation, now),
         scaling=_with_history(
-            _scaling(decision, observed.deployment.replicas if observed.deployment else 0),
+            _scaling(findings),
             subject.previous.scaling,
             now,
         ),
@@ -91,7 +90,7 @@ def _weighty(status: resource.InferenceServiceStatus) -> tuple[object, ...]:
         for c in status.conditions
     )
     scaling = status.scaling
-    decided = (scaling.desired, scaling.recommended, scaling.last_change_time) if scaling else None
+    decided = (_decided(scaling), scaling.last_change_time) if scaling else None
     counts = (status.replicas, status.ready_replicas, status.ready, status.selector, status.url)
     return (status.observed_generation, counts, told, decided)
 
@@ -117,7 +116,8 @@ def _dated(
     )
 
 
-def _scaling(decision: Decision, current: int) -> resource.ScalingStatus:
+def _scaling(findings: Findings) -> resource.ScalingStatus:
+    decision, deployment = findings.decision, findings.observed.deployment
     demand, learned = decision.demand, decision.memory.learned
     inputs = {
         "queueDepth": {
@@ -136,8 +136,9 @@ def _scaling(decision: Decision, current: int) -> resource.ScalingStatus:
         },
     }
     return resource.ScalingStatus(
+        mode=findings.policy.mode.value,
         desired=decision.replicas,
-        current=current,
+        current=deployment.replicas if deployment else 0,
         recommended=None if decision.recommended == decision.replicas else decision.recommended,
         reason=decision.reason,
         message=decision.message[:_LONGEST_MESSAGE],
@@ -161,12 +162,17 @@ def _scaling(decision: Decision, current: int) -> resource.ScalingStatus:
     )
 
 
+def _decided(scaling: resource.ScalingStatus) -> tuple[object, ...]:
+    """What makes a decision another one. In mode external the recommended number is not steadied, so it is a figure."""
+    return (scaling.mode, scaling.desired, None if scaling.mode == "external" else scaling.recommended)
+
+
 def _with_history(
     new: resource.ScalingStatus, before: resource.ScalingStatus | None, now: float
 ) -> resource.ScalingStatus:
     """With the newest changes; one is added where the number, or the recommended one, is another than before."""
     history = before.history if before else ()
-    if before is None or (before.desired, before.recommended) != (new.desired, new.recommended):
+    if before is None or _decided(before) != _decided(new):
         change = resource.Change(
             time=_rfc3339(now),
             desired=new.desired,

@@ -82,6 +82,7 @@ class Change(Told):
 class ScalingStatus(Told):
     """How the number of replicas came about."""
 
+    mode: Literal["fixed", "auto", "advisory", "external"] | None = None
     desired: int
     current: int
     recommended: int | None = None

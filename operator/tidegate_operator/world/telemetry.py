@@ -8,6 +8,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from tidegate_operator.world.service_metrics import ServiceMetrics
+
 RECONCILE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -18,6 +20,8 @@ class Telemetry:
         self._clock = clock
         self._ticked_at: float | None = None
         self.registry = CollectorRegistry()
+        self.services = ServiceMetrics(clock)
+        self.registry.register(self.services)
         self.leader = Gauge("tidegate_operator_leader", "1 while this process holds the lease", registry=self.registry)
         self.queue_depth = Gauge("tidegate_operator_queue_depth", "Names that want a look", registry=self.registry)
         self.reconcile_seconds = Histogram(

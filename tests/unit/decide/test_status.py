@@ -10,7 +10,7 @@ from load_reports import NOW, pending, ready, report, seen
 from tidegate_operator import resource
 from tidegate_operator.decide.scaling import decide
 from tidegate_operator.decide.scaling_memory import Memory
-from tidegate_operator.decide.scaling_policy import LatencyTarget, Metric, Mode, Price, ScalingPolicy
+from tidegate_operator.decide.scaling_policy import Direction, LatencyTarget, Metric, Mode, Price, ScalingPolicy
 from tidegate_operator.decide.scaling_spec import policy_of
 from tidegate_operator.decide.scaling_terms import Term
 from tidegate_operator.decide.status import Subject, is_write_due, report_refused
@@ -331,6 +331,26 @@ def test_advice_that_changes_is_a_change_though_nothing_is_done() -> None:
     assert status.scaling is not None
     first, *_ = status.scaling.history
     assert (first.before, first.desired, first.recommended, first.reason) == (1, 1, 2, "AdvisoryQueueDepth")
+
+
+def test_for_an_outside_autoscaler_another_recommendation_alone_is_a_figure_and_no_change() -> None:
+    policy = replace(AUTO, mode=Mode.EXTERNAL, replicas=1)
+    calm = told(serving(ready("a", report())), policy)
+    busy = report(running=4, waiting=30, last_step_age_s=0.1, oldest_waiting_s=3.0)
+    status = told(serving(ready("a", busy)), policy, calm)
+    assert status.scaling is not None
+    assert calm.scaling is not None
+    assert (calm.scaling.recommended, status.scaling.recommended) == (None, 2)
+    assert status.scaling.history == calm.scaling.history
+    assert not is_write_due(calm, status, NOW - 5, NOW)
+    assert is_write_due(calm, status, NOW - 31, NOW)
+
+
+def test_an_outside_autoscaler_has_windows_and_bounds_of_its_own() -> None:
+    spec = {"model": {"source": "pvc://m/m.gguf"}, "replicas": 2, "scaling": {"mode": "external"}}
+    policy = policy_of(resource.read_spec(spec))
+    assert (policy.minimum, policy.maximum) == (1, 1000)
+    assert (policy.up, policy.down) == (Direction(), Direction())
 
 
 def test_a_figure_that_is_no_number_is_left_out_of_the_status() -> None:

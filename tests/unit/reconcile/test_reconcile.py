@@ -11,6 +11,7 @@ from in_memory_api import InMemoryApi
 from tidegate_operator.errors import RetryLater, Stall
 from tidegate_operator.observed import ServiceKey
 from tidegate_operator.reconcile import Reconciler
+from tidegate_operator.resource import InferenceServiceStatus
 from tidegate_operator.world.calls import CHILDREN, CLUSTER_CALLS, WATCHED, Kind
 from tidegate_operator.world.cluster import Cluster
 from tidegate_operator.world.scrape import Scraper
@@ -34,12 +35,14 @@ class Operator:
         self.view = View(api, scraper, clock=lambda: self.now)
         self.cluster = Cluster(api, self.view, "operator-1", clock=lambda: self.now)
         self.moves: list[str] = []
+        self.shown: dict[ServiceKey, InferenceServiceStatus | None] = {}
         self.reconciler = Reconciler(
             cluster=self.cluster,
             engine_image=image,
             operator_namespace="tidegate-system",
             clock=lambda: self.now,
             scaled=self.moves.append,
+            shown=self.shown.__setitem__,
         )
 
     def again(self, **more: Any) -> Operator:
@@ -317,3 +320,29 @@ async def test_a_whole_life_uses_every_right_the_operator_has_and_no_other() -> 
     await operator.look()
     watches = {kind.call("watch") for kind in WATCHED}  # kopf's
     assert set(operator.api.calls) | watches == CLUSTER_CALLS
+
+
+async def test_how_a_service_stands_is_told_at_every_look_and_withdrawn_with_it() -> None:
+    operator = with_service(**AUTO)
+    await operator.look(2)
+    told = operator.shown[WEB]
+    assert told is not None
+    assert told.scaling is not None
+    assert told.scaling.desired == 1
+    operator.api.objects.pop((Kind.INFERENCE_SERVICE, "ns", "web"))
+    await operator.look()
+    assert operator.shown == {WEB: None}
+
+
+async def test_a_number_wanted_from_outside_is_followed_and_kept_in_the_history() -> None:
+    operator = with_service(replicas=1, scaling={"mode": "external"})
+    await operator.look(2)
+    run_pods(operator, 1)
+    await operator.look(2)
+    edit(operator, Kind.INFERENCE_SERVICE, replicas=3)
+    await operator.look(2)
+    assert live(operator)["spec"]["replicas"] == 3
+    scaling = live(operator, Kind.INFERENCE_SERVICE)["status"]["scaling"]
+    assert (scaling["mode"], scaling["desired"], scaling["reason"]) == ("external", 3, "External")
+    newest = scaling["history"][0]
+    assert (newest["before"], newest["desired"]) == (1, 3)
