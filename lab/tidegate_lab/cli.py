@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tidegate_lab.cluster import ClusterError
 from tidegate_lab.demo import command as demo
 from tidegate_lab.demo.shell import StepFailed
+from tidegate_lab.explain import command as explain
 from tidegate_lab.load import command as load
 from tidegate_lab.watch import command as watch
 
@@ -20,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, about, add_flags, run in (
         ("load", "send real streaming requests and measure the answers", load.add_flags, load.load),
         ("watch", "a live table of one service", watch.add_flags, watch.watch),
+        ("explain", "why a service has as many replicas as it has", explain.add_flags, explain.explain),
         ("status", "one line a service", None, watch.status),
         ("demo", "the whole of it on a real Kubernetes: make demo", demo.add_flags, demo.demo),
         ("images", "build the images and load them into the testbed", demo.add_image_flags, demo.images),

@@ -95,23 +95,22 @@ def load(room: Any) -> Iterator[None]:
     """Twelve clients that each ask again as soon as they are answered."""
     address = room.cluster.get("services", room.name, "web")["spec"]["clusterIP"]
     url = f"http://{address}/v1/completions"
-    clients = subprocess.Popen(
-        [*inside(room.testbed), sys.executable, "-c", LOAD, url], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
-    )
-    try:
-        yield
-        assert clients.poll() is None, f"the clients ended: {clients.stderr.read().decode() if clients.stderr else ''}"
-    finally:
-        clients.kill()
-        clients.wait()
+    command = [*inside(room.testbed), sys.executable, "-c", LOAD, url]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as clients:
+        try:
+            yield
+            assert clients.poll() is None, f"the clients ended: {clients.stderr.read() if clients.stderr else ''}"
+        finally:
+            clients.kill()
 
 
 def the_example(room: Any) -> Json:
     """The HPA of the example, for `web`, and without a window on the way down, which a test would have to wait out."""
-    _, found = yaml.safe_load_all((ROOT / "crds/examples/external-hpa.yaml").read_text())
-    text = json.dumps(found).replace('"external"', '"web"')
-    hpa: Json = json.loads(text)
-    hpa["metadata"]["namespace"] = room.name
+    hpa: Json
+    _, hpa = yaml.safe_load_all((ROOT / "crds/examples/external-hpa.yaml").read_text())
+    hpa["metadata"] = {"name": "web", "namespace": room.name}
+    hpa["spec"]["scaleTargetRef"]["name"] = "web"
+    hpa["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"]["service"] = "web"
     hpa["spec"] |= {"maxReplicas": 2, "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
     return hpa
 
