@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tidegate_operator.observed_sketch import Sketch
 
-from tidegate_lab.simulate.leap_gauges import ages_and_paces, oldest
+from tidegate_lab.simulate.leap_gauges import oldest, sketched_now
 from tidegate_lab.simulate.leap_state import LOWEST, WIDTH, rules_of, tables_for, widened
 from tidegate_lab.simulate.leap_steps import LEAST, RANDOM, ROUND_ROBIN, release, serve
 from tidegate_lab.simulate.scenario import Routing, Scenario
@@ -26,6 +26,7 @@ class LeapServers:
         self._tables = tables_for(scenario.trace, self._rules, _FIRST_ROWS, scenario.seed, _ROUTING[scenario.routing])
         self._traffic = self._tables.traffic[0]
         self._rows: dict[int, int] = {}
+        self._drawn: dict[int, tuple[_Drawn, _Drawn, _Drawn]] = {}
         self._now = 0.0
 
     def serve(self, until: float) -> None:
@@ -39,6 +40,7 @@ class LeapServers:
         if row == len(self._tables.replicas):
             self._tables = widened(self._tables)
         self._rows[number] = row
+        self._drawn[number] = (_Drawn(), _Drawn(), _Drawn())
         self._traffic["rows"] = max(self._traffic["rows"], row + 1)
         replica = self._tables.replicas[row]
         replica["open"] = replica["ready"] = 1
@@ -53,6 +55,7 @@ class LeapServers:
     def close(self, number: int) -> int:
         """It is gone; how many requests are lost with it."""
         lost, row = self.inside(number), self._rows.pop(number)
+        del self._drawn[number]
         self._tables.replicas[row] = np.zeros((), self._tables.replicas.dtype)
         self._tables.bins[row] = 0
         return lost
@@ -109,13 +112,14 @@ class LeapServers:
 
     def sketches(self, number: int) -> Three:
         """Of requests that got their first token, and of those that finished, since it was opened."""
-        ttft, tpot, e2e = self._tables.bins[self._rows[number]]
-        return _sketch(ttft), _sketch(tpot), _sketch(e2e)
+        bins = self._tables.bins[self._rows[number]]
+        ttft, tpot, e2e = self._drawn[number]
+        return ttft.draw(bins[0]), tpot.draw(bins[1]), e2e.draw(bins[2])
 
     def sketched_now(self, number: int) -> tuple[Sketch, Sketch]:
         """Ages of requests without a first token, and pace so far of the others."""
-        ages, paces = ages_and_paces(self._tables, self._rows[number], self._now)
-        return Sketch.of(ages.tolist()), Sketch.of(paces.tolist())
+        ages, paces = sketched_now(self._tables, self._rows[number], self._now)
+        return _sketch(*ages), _sketch(*paces)
 
     def times(self) -> tuple[Times, Times]:
         """By request: first token and finish; NaN: never."""
@@ -126,7 +130,27 @@ class LeapServers:
 _COUNTS = ("received", "finished", "rejected", "prompt_tokens", "generated_tokens", "preemptions", "steps")
 
 
-def _sketch(bins: NDArray[np.int32]) -> Sketch:
-    """As the operator reads it from the wire."""
-    (columns,) = np.nonzero(bins[1:WIDTH])
-    return Sketch(int(bins[0]), tuple(zip((columns + (1 + LOWEST)).tolist(), bins[1:][columns].tolist(), strict=True)))
+class _Drawn:
+    """A sketch of a row of bins, made anew where they grew: most of a thousand bins stay as they are."""
+
+    __slots__ = ("_counts", "_known", "sketch")
+
+    def __init__(self) -> None:
+        self.sketch = Sketch()
+        self._known = np.zeros(WIDTH, np.int32)
+        self._counts: dict[int, int] = {}
+
+    def draw(self, bins: NDArray[np.int32]) -> Sketch:
+        """As the operator reads it from the wire."""
+        (grown,) = np.nonzero(bins != self._known)
+        if len(grown):
+            self._known[grown] = bins[grown]
+            self._counts = self._counts.copy()
+            self._counts.update(zip((grown + LOWEST).tolist(), bins[grown].tolist(), strict=True))
+            self._counts.pop(LOWEST, None)
+            self.sketch = Sketch.counted(int(bins[0]), self._counts)
+        return self.sketch
+
+
+def _sketch(zero: int, bins: NDArray[np.int64], counts: NDArray[np.int64]) -> Sketch:
+    return Sketch.counted(zero, dict(zip(bins.tolist(), counts.tolist(), strict=True)))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from math import isnan, nan
+from math import ceil, isnan, log, nan
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from tidegate_operator.observed_sketch import GAMMA
 
 from tidegate_lab.simulate.leap_state import Tables
+
+Binned = tuple[int, NDArray[np.int64], NDArray[np.int64]]
+_LOG_GAMMA = log(GAMMA)
 
 
 @njit(cache=True)
@@ -32,7 +36,7 @@ def oldest(tables: Tables, row: int) -> tuple[float, float]:
 
 
 @njit(cache=True)
-def ages_and_paces(tables: Tables, row: int, now: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def sketched_now(tables: Tables, row: int, now: float) -> tuple[Binned, Binned]:
     """Seconds that requests have waited for a first token; seconds a token so far, of those with two or more."""
     replica, requests = tables.replicas[row], tables.requests
     inside = replica.running + replica.waiting
@@ -56,4 +60,24 @@ def ages_and_paces(tables: Tables, row: int, now: float) -> tuple[NDArray[np.flo
         if tokens > 1:
             paces[going] = (last - request.first) / (tokens - 1)
             going += 1
-    return ages[:waiting], paces[:going]
+    return _binned(ages[:waiting]), _binned(paces[:going])
+
+
+@njit(cache=True)
+def _binned(values: NDArray[np.float64]) -> Binned:
+    """How many are about nothing, and of the others the bins in order and how many each has."""
+    keys = np.empty(len(values), np.int64)
+    kept = 0
+    for value in values:
+        if value > 1e-6:
+            keys[kept] = ceil(log(value) / _LOG_GAMMA)
+            kept += 1
+    keys = np.sort(keys[:kept])
+    bins, counts = np.empty(kept, np.int64), np.zeros(kept, np.int64)
+    last = -1
+    for key in keys:
+        if last < 0 or bins[last] != key:
+            last += 1
+            bins[last] = key
+        counts[last] += 1
+    return len(values) - kept, bins[: last + 1], counts[: last + 1]
