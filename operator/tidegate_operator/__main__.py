@@ -14,11 +14,13 @@ import kopf
 
 from tidegate_operator import handlers, loop
 from tidegate_operator.observed import ServiceKey
+from tidegate_operator.pace import Pace
 from tidegate_operator.queue import KeyedQueue
 from tidegate_operator.reconcile import Reconciler
 from tidegate_operator.settings import Settings, SettingsError, read
 from tidegate_operator.world import api, external_metrics, leader, telemetry
 from tidegate_operator.world.cluster import Cluster
+from tidegate_operator.world.load_client import HttpLoadClient
 from tidegate_operator.world.scrape import Scraper
 from tidegate_operator.world.view import View
 
@@ -71,7 +73,7 @@ async def run(settings: Settings) -> None:
     if settings.external_metrics_tls is not None:
         tls, port = settings.external_metrics_tls, settings.external_metrics_port
         serving.append(await external_metrics.serve(signs.services, port, tls))
-    scraper = Scraper(settings.scrape_timeout)
+    scraper = Scraper(HttpLoadClient(settings.scrape_timeout))
     asked = api.HttpApi(client)
     cluster = Cluster(asked, View(asked, scraper), settings.identity)
     patience = max(1.0, settings.lease_duration / 5)
@@ -92,7 +94,7 @@ async def act(settings: Settings, cluster: Cluster, signs: telemetry.Telemetry) 
     """Lead: know everything, then work and watch. Any part that ends, ends all."""
     signs.leader.set(1)
     loop.log.info("%s leads", settings.identity)
-    queue = KeyedQueue(time.monotonic)
+    queue, under_way, pace = KeyedQueue(time.monotonic), loop.UnderWay(), Pace(settings.scrape_interval)
     reconciler = Reconciler(
         cluster=cluster,
         engine_image=settings.engine_image,
@@ -100,15 +102,16 @@ async def act(settings: Settings, cluster: Cluster, signs: telemetry.Telemetry) 
         clock=time.time,
         scaled=signs.scaled,
         shown=signs.services.show,
+        pace=pace,
     )
     known: set[ServiceKey] = await loop.first_list(cluster.view)
     for key in known:
         queue.add(key, after=0)
     signs.tick()
     tasks = [
-        asyncio.create_task(loop.scale(cluster.view, queue, signs, settings.scrape_interval), name="scaling"),
+        asyncio.create_task(loop.scale(cluster.view, queue, under_way, signs, pace), name="scaling"),
         asyncio.create_task(loop.refresh(cluster.view, queue), name="refresh"),
-        *(asyncio.create_task(loop.work(queue, reconciler.reconcile, signs)) for _ in range(loop.WORKERS)),
+        *(asyncio.create_task(loop.work(queue, reconciler.reconcile, under_way, signs)) for _ in range(loop.WORKERS)),
     ]
     watching = asyncio.create_task(
         kopf.operator(

@@ -9,12 +9,15 @@ from collections.abc import Awaitable, Callable
 
 from tidegate_operator.errors import Gone, RetryLater, Stall, WaitFor, WorldError
 from tidegate_operator.observed import ServiceKey
+from tidegate_operator.pace import Pace, spread
 from tidegate_operator.queue import KeyedQueue
 from tidegate_operator.world.api import NotFound
 from tidegate_operator.world.telemetry import Telemetry
 from tidegate_operator.world.view import View
 
-WORKERS = 4
+WORKERS = 8
+MOST_UNDER_WAY = 32
+"""Services read or decided at once: some 3 ms of work each, so that a decision is a tenth of a second old at most."""
 REFRESH_S = 300.0
 WAIT_S = 1.0
 STALLED_S = 60.0
@@ -24,7 +27,34 @@ log = logging.getLogger("tidegate.operator")
 Reconcile = Callable[[ServiceKey], Awaitable[None]]
 
 
-async def work(queue: KeyedQueue, reconcile: Reconcile, telemetry: Telemetry) -> None:
+class UnderWay:
+    """The services that are being read or decided, and since when their reports are due."""
+
+    def __init__(self) -> None:
+        self._due: dict[ServiceKey, float] = {}
+        self._ended = asyncio.Event()
+
+    def begin(self, key: ServiceKey, due: float) -> bool:
+        """Whether it was not under way yet."""
+        if key in self._due:
+            return False
+        self._due[key] = due
+        return True
+
+    def end(self, key: ServiceKey) -> float | None:
+        """Seconds since its reports were due; None where it was not under way, as after a watch event."""
+        due = self._due.pop(key, None)
+        self._ended.set()
+        return None if due is None else asyncio.get_running_loop().time() - due
+
+    async def fewer_than(self, most: int) -> None:
+        """Wait until there is room."""
+        while len(self._due) >= most:
+            self._ended.clear()
+            await self._ended.wait()
+
+
+async def work(queue: KeyedQueue, reconcile: Reconcile, under_way: UnderWay, telemetry: Telemetry) -> None:
     """Serve the queue for ever. How a look ended says when the next one is; a defect ends the process, loudly."""
     while True:
         key = await queue.get()
@@ -52,22 +82,52 @@ async def work(queue: KeyedQueue, reconcile: Reconcile, telemetry: Telemetry) ->
             log.warning("%s/%s: %s: %s; again in %.1f s", *key, error.reason, error.message, wait)
         else:
             queue.succeed(key)
+        delay = under_way.end(key)
+        if delay is not None:
+            telemetry.decision_delay.observe(delay)
         telemetry.reconcile_seconds.labels(outcome).observe(time.perf_counter() - began)
         telemetry.queue_depth.set(len(queue))
 
 
-async def scale(view: View, queue: KeyedQueue, telemetry: Telemetry, interval: float) -> None:
-    """Each interval: ask every pod for its load, then let every service be decided anew."""
-    while True:
-        began = time.monotonic()
-        asked, failed = await view.scrape()
-        telemetry.scrapes.labels("ok").inc(asked - failed)
-        telemetry.scrapes.labels("failed").inc(failed)
-        telemetry.scrape_seconds.observe(time.monotonic() - began)
-        for key in view.service_keys():
-            queue.remind(key)
-        telemetry.tick()
-        await asyncio.sleep(max(0.0, began + interval - time.monotonic()))
+async def scale(
+    view: View, queue: KeyedQueue, under_way: UnderWay, telemetry: Telemetry, pace: Pace, most: int = MOST_UNDER_WAY
+) -> None:
+    """Round after round: ask each service's pods in its turn, then let it be decided anew.
+
+    Turns are spread over the interval. No more than `most` services are under way at once; where that makes a round
+    late, the interval stretches, and decisions stay as quick as they were.
+    """
+    clock = asyncio.get_running_loop().time
+    async with asyncio.TaskGroup() as asks:
+        while True:
+            began, idle = clock(), 0.0
+            telemetry.scrape_interval.set(pace.interval)
+            for key, after in spread(view.weights(), pace.interval):
+                idle += await _until(began + after)
+                await under_way.fewer_than(most)
+                if under_way.begin(key, began + after):
+                    asks.create_task(_ask(view, key, queue, under_way, telemetry))
+                telemetry.tick()
+            idle += await _until(began + pace.interval)
+            pace.round_took(clock() - began, idle)
+            telemetry.tick()
+
+
+async def _ask(view: View, key: ServiceKey, queue: KeyedQueue, under_way: UnderWay, telemetry: Telemetry) -> None:
+    began = time.monotonic()
+    asked, failed = await view.ask(key)
+    telemetry.scrapes.labels("ok").inc(asked - failed)
+    telemetry.scrapes.labels("failed").inc(failed)
+    telemetry.scrape_seconds.observe(time.monotonic() - began)
+    if not queue.remind(key):
+        under_way.end(key)  # it waits for a person, or until a failure is forgotten
+
+
+async def _until(when: float) -> float:
+    """Sleep until then, and let others run in any case; returns the seconds slept on purpose."""
+    wait = max(0.0, when - asyncio.get_running_loop().time())
+    await asyncio.sleep(wait)
+    return wait
 
 
 async def refresh(view: View, queue: KeyedQueue, every: float = REFRESH_S) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -28,6 +29,8 @@ class Backlog:
     retry_base: float = 0.5
     retry_cap: float = 60.0
     _due: dict[ServiceKey, float] = field(default_factory=dict)
+    _waiting: list[tuple[float, ServiceKey]] = field(default_factory=list)
+    """A heap of what is in `_due` and not worked on; entries that no longer hold are left out when they come up."""
     _busy: set[ServiceKey] = field(default_factory=set)
     _failures: dict[ServiceKey, int] = field(default_factory=dict)
     _not_before: dict[ServiceKey, float] = field(default_factory=dict)
@@ -38,20 +41,27 @@ class Backlog:
     def add(self, key: ServiceKey, now: float, after: float | None = None) -> None:
         """Ask for a look; the earliest wish wins, but a failing name waits out its backoff, whoever asks."""
         wish = max(now + (self.debounce if after is None else after), self._not_before.get(key, 0.0))
-        self._due[key] = min(wish, self._due.get(key, wish))
+        known = self._due.get(key)
+        if known is None or wish < known:
+            self._plan(key, wish)
 
-    def remind(self, key: ServiceKey, now: float) -> None:
-        """Ask for a look now, unless one is planned: a tick does not hurry a name that waits for a person."""
+    def remind(self, key: ServiceKey, now: float) -> bool:
+        """Ask for a look now, unless one is planned: a tick does not hurry a name that waits for a person.
+
+        Returns whether a look is due within the debounce.
+        """
         if key not in self._due:
             self.add(key, now, after=0)
+        return self._due[key] <= now + self.debounce
 
     def next(self, now: float) -> Due | None:
         """The earliest name that nobody works on, or None."""
-        free = [(due, key) for key, due in self._due.items() if key not in self._busy]
-        if not free:
-            return None
-        due, key = min(free)
-        return Due(key, max(0.0, due - now))
+        while self._waiting:
+            due, key = self._waiting[0]
+            if key not in self._busy and self._due.get(key) == due:
+                return Due(key, max(0.0, due - now))
+            heapq.heappop(self._waiting)  # it was taken, hurried, or is worked on and comes back after that
+        return None
 
     def start(self, key: ServiceKey) -> None:
         """Take the name: wishes made from now on are for another look."""
@@ -60,19 +70,29 @@ class Backlog:
 
     def succeed(self, key: ServiceKey) -> None:
         """The look is over and the name's failures are forgotten."""
-        self._busy.discard(key)
         self._failures.pop(key, None)
         self._not_before.pop(key, None)
+        self._free(key)
 
     def fail(self, key: ServiceKey, now: float) -> float:
         """The look failed: look again after a doubled wait, which is returned (seconds)."""
-        self._busy.discard(key)
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         wait: float = min(self.retry_cap, self.retry_base * 2 ** min(failures, 20))
         self._not_before[key] = now + wait
         self._due[key] = now + wait
+        self._free(key)
         return wait
+
+    def _plan(self, key: ServiceKey, due: float) -> None:
+        self._due[key] = due
+        if key not in self._busy:
+            heapq.heappush(self._waiting, (due, key))
+
+    def _free(self, key: ServiceKey) -> None:
+        self._busy.discard(key)
+        if key in self._due:
+            heapq.heappush(self._waiting, (self._due[key], key))
 
 
 class KeyedQueue:
@@ -91,10 +111,11 @@ class KeyedQueue:
         self._backlog.add(key, self._clock(), after)
         self._changed.set()
 
-    def remind(self, key: ServiceKey) -> None:
-        """Ask for a look now, unless one is planned."""
-        self._backlog.remind(key, self._clock())
+    def remind(self, key: ServiceKey) -> bool:
+        """Ask for a look now, unless one is planned; returns whether one is due now."""
+        due = self._backlog.remind(key, self._clock())
         self._changed.set()
+        return due
 
     async def get(self) -> ServiceKey:
         """Wait for the next name that is due, and take it."""

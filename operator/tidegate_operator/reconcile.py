@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -13,13 +13,15 @@ from tidegate_operator.decide.manifests import Owner, children
 from tidegate_operator.decide.pod_template import Template, next_template
 from tidegate_operator.decide.scaling import Decision, decide
 from tidegate_operator.decide.scaling_memory import Memory
+from tidegate_operator.decide.scaling_policy import ScalingPolicy
 from tidegate_operator.decide.scaling_spec import learned_from, policy_of
 from tidegate_operator.decide.scaling_victims import deletion_costs
-from tidegate_operator.decide.status import Subject, is_write_due, report, report_refused
+from tidegate_operator.decide.status import FIGURES_EVERY_S, Subject, is_write_due, report, report_refused
 from tidegate_operator.decide.status_conditions import Findings
 from tidegate_operator.decide.status_diagnosis import Cause
 from tidegate_operator.errors import Stall, WorldError
 from tidegate_operator.observed import ServiceKey, ServiceObserved
+from tidegate_operator.pace import Pace
 from tidegate_operator.resource import (
     Condition,
     InferenceServiceSpec,
@@ -28,12 +30,13 @@ from tidegate_operator.resource import (
     read_spec,
     read_status,
 )
-from tidegate_operator.world.cluster import Cluster
+from tidegate_operator.world.cluster import Cluster, share_of
 from tidegate_operator.world.objects import ServiceRecord
 
 log = logging.getLogger("tidegate.operator")
 
 
+STALE_AFTER_READS = 3
 ON_THE_WAY = frozenset({"Creating", "Starting", "RollingOut", "NotAnswering"})
 """Reasons for not being ready that need nobody's attention."""
 
@@ -50,6 +53,15 @@ class Shown(Protocol):
     def __call__(self, key: ServiceKey, status: InferenceServiceStatus | None) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A spec, and what it asks of scaling; read once for each generation."""
+
+    generation: int
+    spec: InferenceServiceSpec
+    policy: ScalingPolicy
+
+
 @dataclass(slots=True)
 class Kept:
     """What this process remembers of one object between two looks."""
@@ -58,6 +70,14 @@ class Kept:
     memory: Memory
     written_at: float | None = None
     """When its status was last written from here, seconds since the epoch."""
+    status: tuple[int, InferenceServiceStatus] | None = None
+    """As last read, and at which version of the object."""
+    asked: Asked | None = None
+    """The spec as last read."""
+    template: tuple[InferenceServiceSpec, Mapping[str, Any] | None, Template] | None = None
+    """As last chosen, for which spec and the Deployment's annotations at that time."""
+    applied: tuple[int, Template, int] | None = None
+    """The generation, template and number of replicas that the children were last made from."""
 
 
 @dataclass(slots=True)
@@ -72,6 +92,8 @@ class Reconciler:
     clock: Callable[[], float]
     scaled: Counted
     shown: Shown
+    pace: Pace
+    """At which pods are read."""
     _kept: dict[ServiceKey, Kept] = field(default_factory=dict)
 
     async def reconcile(self, key: ServiceKey) -> None:
@@ -83,30 +105,34 @@ class Reconciler:
             self.shown(key, None)
             return
         now = self.clock()
-        previous = _status_of(service)
-        kept = self._memory_of(service, previous)
+        kept, previous = self._kept_of(service)
         try:
-            spec = read_spec(service.spec)
+            asked = _asked(service, kept)
         except UnreadableSpec as error:
             cause = Cause(reason="UnreadableSpec", message=str(error), needs_a_person=True)
             await self._report(service, previous, report_refused(service.generation, previous, cause, now), kept, now)
             return
 
+        spec, policy = asked.spec, self._patient(asked.policy)
         observed = await self.cluster.observe(service)
-        policy = policy_of(spec)
         decision = decide(policy, observed, kept.memory, now)
         live = self.cluster.view.deployment(key)
-        template = next_template(key.name, spec, self.engine_image, live.annotations if live else None)
-        trouble = None
-        if not (spec.paused or observed.conflicts):
+        template = self._template(key, spec, kept, live.annotations if live else None)
+        trouble, wanted, seen = None, (service.generation, template, decision.replicas), observed
+        is_done = kept.applied == wanted and self.cluster.is_settled(key)
+        if not (is_done or spec.paused or observed.conflicts):
+            kept.applied = None
             trouble = await self._apply(service, spec, template, observed, decision)
+            kept.applied = wanted if trouble is None else None
+            seen = self.cluster.view.facts(key, observed.conflicts)
         kept.memory = decision.memory
         findings = Findings(
             policy=policy,
-            observed=self.cluster.view.facts(key, observed.conflicts),
+            observed=seen,
             decision=decision,
             trouble=Cause(reason=trouble.reason, message=trouble.message, needs_a_person=True) if trouble else None,
             template_hash=template.spec_hash,
+            stretched_s=self.pace.interval if self.pace.is_stretched else None,
         )
         subject = Subject(key=key, generation=service.generation, previous=previous)
         status = report(subject, findings, now)
@@ -155,12 +181,15 @@ class Reconciler:
         kept: Kept,
         now: float,
     ) -> None:
+        if not is_write_due(previous, status, kept.written_at, now):
+            return
         body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         # As it will be read back: figures are rounded for people, and only what they see may cause a write.
         if not is_write_due(previous, read_status(body), kept.written_at, now):
             return
         await self.cluster.write_status(service, body)
-        kept.written_at = now
+        # Many services start at once: their later writes, of figures only, are spread.
+        kept.written_at = now if kept.written_at is not None else now - FIGURES_EVERY_S * share_of(service.uid)
         before, after = _ready(previous), _ready(status)
         if after and (before is None or (before.status, before.reason) != (after.status, after.reason)):
             warning = after.status == "False" and after.reason not in ON_THE_WAY
@@ -174,12 +203,37 @@ class Reconciler:
         except WorldError as error:
             log.warning("%s/%s: no event: %s", *service.key, error.message)
 
-    def _memory_of(self, service: ServiceRecord, previous: InferenceServiceStatus) -> Kept:
-        """The memory of this very object; a new process, or a new object of the name, begins from the status."""
+    def _patient(self, policy: ScalingPolicy) -> ScalingPolicy:
+        """Data is not stale for having missed two reads, however far apart reads are."""
+        needed = STALE_AFTER_READS * self.pace.interval
+        return policy if policy.stale_after_s >= needed else replace(policy, stale_after_s=needed)
+
+    def _kept_of(self, service: ServiceRecord) -> tuple[Kept, InferenceServiceStatus]:
+        """What is kept of this very object, and its status; a new process, or a new object of the name, begins from
+        the status."""
         kept = self._kept.get(service.key)
+        if kept is not None and kept.uid == service.uid and kept.status and kept.status[0] == service.version:
+            return kept, kept.status[1]
+        status = _status_of(service)
         if kept is None or kept.uid != service.uid:
-            kept = self._kept[service.key] = Kept(service.uid, Memory(learned=learned_from(previous)))
-        return kept
+            kept = self._kept[service.key] = Kept(service.uid, Memory(learned=learned_from(status)))
+        kept.status = (service.version, status)
+        return kept, status
+
+    def _template(
+        self, key: ServiceKey, spec: InferenceServiceSpec, kept: Kept, live: Mapping[str, Any] | None
+    ) -> Template:
+        """The same object as long as nothing it is chosen from has changed."""
+        if kept.template is None or kept.template[0] is not spec or kept.template[1] is not live:
+            kept.template = (spec, live, next_template(key.name, spec, self.engine_image, live))
+        return kept.template[2]
+
+
+def _asked(service: ServiceRecord, kept: Kept) -> Asked:
+    if kept.asked is None or kept.asked.generation != service.generation:
+        spec = read_spec(service.spec)
+        kept.asked = Asked(service.generation, spec, policy_of(spec))
+    return kept.asked
 
 
 def _status_of(service: ServiceRecord) -> InferenceServiceStatus:

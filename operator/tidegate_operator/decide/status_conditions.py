@@ -38,6 +38,8 @@ class Findings:
     """What kept the operator from making the cluster match, if anything."""
     template_hash: str | None
     """Of the template that should run; None: not known, so not compared."""
+    stretched_s: float | None = None
+    """Seconds between two reads of a pod, where they are further apart than was configured."""
 
 
 def conditions(f: Findings) -> tuple[Said, ...]:
@@ -124,6 +126,8 @@ def _metrics(f: Findings) -> Said:
         message = f"{heard} of {len(supply.ready)} ready replicas answer{first}"
         return Said(type="MetricsAvailable", status="False", reason=state.value, message=message)
     message = f"{heard} of {len(supply.ready)} ready replicas answer"
+    if f.stretched_s is not None:
+        message += f"; they are asked every {f.stretched_s:.2g} s, as the operator has more to read than it is quick"
     return Said(type="MetricsAvailable", status="True", reason="Answering", message=message)
 
 

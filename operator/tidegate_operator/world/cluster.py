@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 import uuid
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -101,9 +102,18 @@ class Cluster:
         if CHILDREN[name] is Kind.DEPLOYMENT:
             self.view.see(Kind.DEPLOYMENT, live, deleted=False)
         meta = live["metadata"]
-        generation = int(meta.get("generation", 0))
-        self._children.setdefault(key, {})[name] = Child(meta["uid"], digest, generation, self._clock())
+        generation, sent_at = int(meta.get("generation", 0)), self._clock()
+        if not child.digest:  # many services start at once: their next turns are spread
+            sent_at -= RESEND_AFTER_S / 3 * share_of(service.uid)
+        self._children.setdefault(key, {})[name] = Child(meta["uid"], digest, generation, sent_at)
         return True
+
+    def is_settled(self, key: ServiceKey) -> bool:
+        """Whether every child was sent, nobody edited one since, and none is due to be sent again."""
+        known = self._children.get(key, {})
+        return all(
+            name in known and known[name].digest and not self._stale(key, name, known[name]) for name in CHILDREN
+        )
 
     async def write_status(self, service: ServiceRecord, status: Manifest) -> None:
         """Server-side apply of the whole status, and of nothing else."""
@@ -169,6 +179,11 @@ class Cluster:
             )
         except NotFound as error:
             raise Gone("NotFound", str(error)) from error
+
+
+def share_of(uid: str) -> float:
+    """A number from 0 to 1 that is always the same for one object, and evenly spread over many."""
+    return zlib.crc32(uid.encode()) / 2**32
 
 
 def owner_of(live: Manifest, service: ServiceRecord) -> str | None:

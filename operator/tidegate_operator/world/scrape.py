@@ -1,4 +1,4 @@
-"""Reads `GET /load` of every engine pod: bounded in time, in size and in how many at once."""
+"""What engine pods last said on `GET /load`. A pod that hangs costs its own timeout and nobody else's."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import httpx
-
 from tidegate_operator.observed import LoadReport, UnreadableLoad, read_load
-from tidegate_operator.observed_load import MAX_LOAD_BYTES
+from tidegate_operator.world.load_client import LoadClient
 
-ADMIN_PORT = 9000
-AT_ONCE = 32
+PATIENCE_S = 0.5
+"""A service waits this long for its pods; what comes later is taken at the next look."""
 
 
 class Target(NamedTuple):
@@ -22,6 +20,14 @@ class Target(NamedTuple):
 
     uid: str
     ip: str
+
+
+class Asked(NamedTuple):
+    """How a service's pods answered."""
+
+    asked: int
+    failed: int
+    """Did not answer well, or not yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,64 +39,73 @@ class Reading:
     error: str | None = None
 
 
-class Scraper:
-    """The readings of all pods. Those of pods that are no target any more are forgotten."""
+_NOTHING = Reading()
 
-    def __init__(
-        self,
-        timeout: float,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        transport: httpx.AsyncBaseTransport | None = None,
-        port: int = ADMIN_PORT,
-    ) -> None:
-        # Ambient proxies must not see, nor answer for, pods. Connections outlive the longest interval (60 s).
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=2048, keepalive_expiry=90)
-        self._http = httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=False, transport=transport)
-        self._timeout, self._clock, self._port = timeout, clock, port
-        self._gate = asyncio.Semaphore(AT_ONCE)
+
+class Scraper:
+    """The readings of all pods; at most one request to a pod is under way."""
+
+    def __init__(self, client: LoadClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._clock = client, clock
         self._readings: dict[str, Reading] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._slow: set[str] = set()
+        self._defect: BaseException | None = None
+
+    def __len__(self) -> int:
+        return len(self._readings)
 
     def reading(self, uid: str) -> Reading | None:
         """What is known of this pod; None: it was never asked."""
         return self._readings.get(uid)
 
-    async def scrape(self, targets: Collection[Target]) -> int:
-        """Ask every target once; returns how many did not answer well."""
-        wanted = {target.uid for target in targets}
-        self._readings = {uid: reading for uid, reading in self._readings.items() if uid in wanted}
-        results = await asyncio.gather(*(self._one(target) for target in targets))
-        return sum(not good for good in results)
+    async def ask(self, targets: Collection[Target]) -> Asked:
+        """Ask each once, unless it still owes an answer; wait a little for those that were not slow last time."""
+        if self._defect is not None:
+            raise self._defect
+        awaited = []
+        for target in targets:
+            if target.uid in self._asking:
+                continue
+            task = self._asking[target.uid] = asyncio.create_task(self._one(target))
+            task.add_done_callback(self._ended)
+            if target.uid not in self._slow:
+                awaited.append(task)
+        if awaited:
+            await asyncio.wait(awaited, timeout=PATIENCE_S)
+        owing = sum(t.uid in self._asking or self._readings.get(t.uid, _NOTHING).error is not None for t in targets)
+        return Asked(len(targets), owing)
+
+    def keep(self, uids: Collection[str]) -> None:
+        """Forget every pod but these."""
+        for uid in self._readings.keys() - uids:
+            del self._readings[uid]
+        self._slow.intersection_update(uids)
 
     async def close(self) -> None:
-        """Close the kept connections."""
-        await self._http.aclose()
+        """End what is under way, and close the kept connections."""
+        tasks = tuple(self._asking.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._client.close()
 
-    async def _one(self, target: Target) -> bool:
-        before = self._readings.get(target.uid, Reading())
+    async def _one(self, target: Target) -> None:
+        began = self._clock()
         try:
-            async with self._gate, asyncio.timeout(self._timeout):
-                load = read_load(await self._get(target))
-        except (TimeoutError, httpx.TimeoutException):
-            error = f"/load did not answer within {self._timeout:g} s"
-        except httpx.HTTPError as failure:
-            error = f"/load: {failure or type(failure).__name__}"
+            load = read_load(await self._client.load(target.ip))
         except UnreadableLoad as failure:
-            error = str(failure)
+            self._readings[target.uid] = replace(self._readings.get(target.uid, _NOTHING), error=str(failure))
         else:
             self._readings[target.uid] = Reading(load, self._clock())
-            return True
-        self._readings[target.uid] = replace(before, error=error)
-        return False
+        finally:
+            del self._asking[target.uid]
+            if self._clock() - began > PATIENCE_S:
+                self._slow.add(target.uid)
+            else:
+                self._slow.discard(target.uid)
 
-    async def _get(self, target: Target) -> bytes:
-        host = f"[{target.ip}]" if ":" in target.ip else target.ip
-        body = bytearray()
-        async with self._http.stream("GET", f"http://{host}:{self._port}/load") as response:
-            if response.status_code != 200:
-                raise UnreadableLoad(f"/load answered HTTP {response.status_code}")
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > MAX_LOAD_BYTES:
-                    raise UnreadableLoad(f"/load answered more than {MAX_LOAD_BYTES} bytes")
-        return bytes(body)
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A defect is no pod's fault: it ends the process at the next look, loudly."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._defect = error

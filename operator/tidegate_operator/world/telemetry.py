@@ -11,6 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from tidegate_operator.world.service_metrics import ServiceMetrics
 
 RECONCILE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+DELAY_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.5, 2.5, 5, 10, 30)
 
 
 class Telemetry:
@@ -42,8 +43,19 @@ class Telemetry:
         )
         self.scrape_seconds = Histogram(
             "tidegate_operator_scrape_seconds",
-            "One round over all engine pods",
+            "One read of all pods of one service",
             buckets=RECONCILE_SECONDS,
+            registry=self.registry,
+        )
+        self.scrape_interval = Gauge(
+            "tidegate_operator_scrape_interval_seconds",
+            "Between two reads of a service's pods: as configured, or longer where that many take longer",
+            registry=self.registry,
+        )
+        self.decision_delay = Histogram(
+            "tidegate_operator_decision_delay_seconds",
+            "From when a service's pods were due to be read until its decision was applied",
+            buckets=DELAY_SECONDS,
             registry=self.registry,
         )
 

@@ -20,7 +20,7 @@ from tidegate_operator.world.objects import (
     read_slice,
 )
 from tidegate_operator.world.pods import SERVICE_LABEL, PodRecord, read_pod
-from tidegate_operator.world.scrape import Scraper, Target
+from tidegate_operator.world.scrape import Asked, Scraper, Target
 
 PAGE = 500
 TERMINATIONS_KEPT = 5
@@ -81,14 +81,27 @@ class View:
         records = self._services.of(key)
         return max(records, key=lambda record: record.version) if records else None
 
-    async def scrape(self) -> tuple[int, int]:
-        """Ask every running engine pod for its load; returns how many were asked and how many did not answer well."""
-        targets = [
+    def weights(self) -> dict[ServiceKey, int]:
+        """Every service, and how many pods of it are to be read, plus one for the decision. Forgets all other pods."""
+        weights: dict[ServiceKey, int] = {}
+        uids: set[str] = set()
+        for key in self.service_keys():
+            targets = self._targets(key)
+            uids.update(target.uid for target in targets)
+            weights[key] = 1 + len(targets)
+        self._scraper.keep(uids)
+        return weights
+
+    async def ask(self, key: ServiceKey) -> Asked:
+        """Ask every running engine pod of the service for its load."""
+        return await self._scraper.ask(self._targets(key))
+
+    def _targets(self, key: ServiceKey) -> list[Target]:
+        return [
             Target(pod.uid, pod.ip)
-            for pod in self._pods.all()
+            for pod in self._pods.of(key)
             if pod.ip and pod.facts and pod.facts.phase in (Phase.STARTING, Phase.READY, Phase.DRAINING)
         ]
-        return len(targets), await self._scraper.scrape(targets)
 
     def deployment(self, key: ServiceKey) -> DeploymentRecord | None:
         """The service's Deployment; None where there is none, or it is being deleted."""

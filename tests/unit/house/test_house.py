@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = {"operator": "tidegate_operator", "engine_image": "tidegate_engine", "lab": "tidegate_lab"}
-OTHERS = {"testbed": "tidegate_testbed", "bench": "tidegate_bench"}
-PACKAGES = tuple(f"{folder}/{package}" for folder, package in (ROOMS | OTHERS).items())
+OTHERS = ("testbed/tidegate_testbed", "bench/tidegate_bench", "bench/tidegate_bench_operator")
+PACKAGES = (*(f"{folder}/{package}" for folder, package in ROOMS.items()), *OTHERS)
 REGISTRIES = re.compile("|".join(("pypi[.]org", "pythonhosted[.]org", "proxy[.]golang[.]org", "deb[.]debian[.]org")))
 MACHINES = re.compile(r"(?<![\w.$}/-])/(work|root|home|Users)/(?!\.cache:|\.cache\b)\w")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import httpx
 import pytest
+from answering_pods import always
 from in_memory_api import InMemoryApi
 from tidegate_operator.errors import RetryLater, Stall
 from tidegate_operator.observed import ServiceKey
+from tidegate_operator.pace import Pace
 from tidegate_operator.reconcile import Reconciler
 from tidegate_operator.resource import InferenceServiceStatus
 from tidegate_operator.world.calls import CHILDREN, CLUSTER_CALLS, WATCHED, Kind
@@ -31,11 +32,12 @@ class Operator:
 
     def __init__(self, api: InMemoryApi, image: str = "engine:1", now: float = 1_800_000_000.0) -> None:
         self.api, self.now = api, now
-        scraper = Scraper(30, transport=httpx.MockTransport(lambda _: httpx.Response(200, content=LOAD)))
+        scraper = Scraper(always(LOAD), clock=lambda: self.now)
         self.view = View(api, scraper, clock=lambda: self.now)
         self.cluster = Cluster(api, self.view, "operator-1", clock=lambda: self.now)
         self.moves: list[str] = []
         self.shown: dict[ServiceKey, InferenceServiceStatus | None] = {}
+        self.pace = Pace(2.0)
         self.reconciler = Reconciler(
             cluster=self.cluster,
             engine_image=image,
@@ -43,6 +45,7 @@ class Operator:
             clock=lambda: self.now,
             scaled=self.moves.append,
             shown=self.shown.__setitem__,
+            pace=self.pace,
         )
 
     def again(self, **more: Any) -> Operator:
@@ -51,7 +54,7 @@ class Operator:
     async def look(self, times: int = 1) -> None:
         for _ in range(times):
             await self.view.refresh()
-            await self.view.scrape()
+            await self.view.ask(WEB)
             await self.reconciler.reconcile(WEB)
             self.now += 2
 
@@ -153,9 +156,9 @@ async def test_looking_again_and_again_writes_nothing() -> None:
     operator = with_service(replicas=2)
     await operator.look()
     run_pods(operator, 2)
-    await operator.look()
+    await operator.look(times=30)  # a minute of reports, after which a prediction stands
     written = len(operator.api.written)
-    await operator.look(times=100)  # more than three minutes of ticks
+    await operator.look(times=60)  # two more minutes
     assert [(str(c), n) for c, n, _ in operator.api.written[written:]] == []
 
 
@@ -346,3 +349,34 @@ async def test_a_number_wanted_from_outside_is_followed_and_kept_in_the_history(
     assert (scaling["mode"], scaling["desired"], scaling["reason"]) == ("external", 3, "External")
     newest = scaling["history"][0]
     assert (newest["before"], newest["desired"]) == (1, 3)
+
+
+async def test_reads_that_are_far_apart_are_said_and_do_not_make_data_stale() -> None:
+    operator = with_service(**AUTO)
+    await operator.look()
+    run_pods(operator, 1)
+    await operator.look()
+    operator.pace.round_took(40, idle=0)
+    await operator.look()
+    operator.now += 60  # one read was missed
+    await operator.reconciler.reconcile(WEB)
+    available = said(operator, "MetricsAvailable")
+    assert available["status"] == "True"
+    assert "asked every 40 s" in available["message"]
+    operator.now += 70  # three were
+    await operator.reconciler.reconcile(WEB)
+    assert said(operator, "MetricsAvailable")["reason"] == "Stale"
+
+
+async def test_a_change_that_leaves_the_pods_as_they_are_is_applied_too() -> None:
+    operator = with_service(replicas=2)
+    await operator.look(times=2)
+    service = live(operator, Kind.INFERENCE_SERVICE)
+    service["spec"]["replicas"] = 1
+    service["metadata"]["generation"] += 1
+    operator.api.put(Kind.INFERENCE_SERVICE, service)
+    await operator.look()
+    assert live(operator)["spec"]["replicas"] == 1
+    del operator.api.objects[Kind.DEPLOYMENT, "ns", "web"]
+    await operator.look(times=2)
+    assert live(operator)["spec"]["replicas"] == 1

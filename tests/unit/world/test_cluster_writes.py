@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import pytest
+from answering_pods import broken
 from in_memory_api import InMemoryApi
 from tidegate_operator.errors import Gone, RetryLater, WaitFor
 from tidegate_operator.observed import ServiceKey
@@ -24,7 +24,7 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         self.api = InMemoryApi()
-        scraper = Scraper(30, transport=httpx.MockTransport(lambda _: httpx.Response(503)))
+        scraper = Scraper(broken())
         self.cluster = Cluster(self.api, View(self.api, scraper), "operator-1", clock=lambda: self.now)
         body = self.api.put(
             Kind.INFERENCE_SERVICE, {"metadata": {"name": "web", "namespace": "ns"}, "spec": {"model": {"source": "x"}}}

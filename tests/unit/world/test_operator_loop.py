@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from answering_pods import broken
 from in_memory_api import InMemoryApi
 from prometheus_client.exposition import generate_latest
 from tidegate_operator import loop
@@ -41,7 +42,7 @@ class Look:
     async def once(self) -> float | None:
         """Seconds until the next look; None: none is planned."""
         self.queue.add(WEB)
-        worker = asyncio.create_task(loop.work(self.queue, self.reconcile, self.telemetry))
+        worker = asyncio.create_task(loop.work(self.queue, self.reconcile, loop.UnderWay(), self.telemetry))
         async with asyncio.timeout(5):
             await self.done.wait()
             await asyncio.sleep(0)
@@ -71,12 +72,12 @@ async def test_when_it_looks_again(ends: Exception | None, again: float | None, 
 async def test_a_defect_ends_the_worker_instead_of_being_swallowed() -> None:
     look = Look(None)
 
-    async def broken(_: ServiceKey) -> None:
+    async def defect(_: ServiceKey) -> None:
         raise ZeroDivisionError
 
     look.queue.add(WEB)
     with pytest.raises(ZeroDivisionError):
-        await loop.work(look.queue, broken, look.telemetry)
+        await loop.work(look.queue, defect, loop.UnderWay(), look.telemetry)
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -89,7 +90,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def view_of(api: InMemoryApi) -> View:
-    return View(api, Scraper(30, transport=httpx.MockTransport(lambda _: httpx.Response(503))))
+    return View(api, Scraper(broken()))
 
 
 async def test_it_waits_for_the_crd_and_then_knows_everything(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,13 +1,14 @@
-"""What the scraper makes of pods that answer well, badly, slowly, hugely or not at all."""
+"""What is kept of pods that answer well, badly, late or not at all."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import httpx
 import pytest
-from tidegate_operator.world.scrape import Scraper, Target
+from answering_pods import AnsweringPods, always, broken
+from tidegate_operator.observed import UnreadableLoad
+from tidegate_operator.world.scrape import PATIENCE_S, Asked, Reading, Scraper, Target
+from virtual_time import in_virtual_time
 
 GOOD = (
     b'{"version": 1, "boot": "b1", "state": "ready", "uptime_s": 1.5, "slots": 8, "running": 1, "waiting": 2,'
@@ -16,89 +17,106 @@ GOOD = (
 POD = Target("u1", "10.0.0.1")
 
 
-class Endless(httpx.AsyncByteStream):
-    def __init__(self) -> None:
-        self.sent = 0
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while True:
-            self.sent += 4096
-            yield b"x" * 4096
+def reading(scraper: Scraper, uid: str = "u1") -> Reading:
+    found = scraper.reading(uid)
+    assert found is not None
+    return found
 
 
-class Silent(httpx.AsyncByteStream):
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        await asyncio.Event().wait()
-        yield b""
-
-
-def answering(response: httpx.Response | Exception) -> httpx.MockTransport:
-    def handle(request: httpx.Request) -> httpx.Response:
-        if isinstance(response, Exception):
-            raise response
-        return response
-
-    return httpx.MockTransport(handle)
-
-
-@pytest.mark.parametrize(
-    ("response", "says"),
-    [
-        pytest.param(httpx.Response(500), "HTTP 500", id="an error answer"),
-        pytest.param(httpx.Response(302, headers={"location": "http://elsewhere/"}), "HTTP 302", id="a redirect"),
-        pytest.param(httpx.Response(200, content=b"hello"), "not a load report", id="not JSON"),
-        pytest.param(
-            httpx.Response(200, content=GOOD.replace(b"2", b"-2")), "not a load report", id="a negative count"
-        ),
-        pytest.param(httpx.Response(200, stream=Endless()), "more than", id="an endless body"),
-        pytest.param(httpx.Response(200, stream=Silent()), "did not answer within", id="headers and then silence"),
-        pytest.param(httpx.ConnectError("refused"), "refused", id="connection refused"),
-        pytest.param(httpx.ConnectTimeout("slow"), "did not answer within", id="no connection in time"),
-    ],
-)
-async def test_a_pod_that_answers_badly_is_an_error_and_no_number(
-    response: httpx.Response | Exception, says: str
-) -> None:
-    scraper = Scraper(0.2, transport=answering(response))
-    assert await scraper.scrape([POD]) == 1
-    reading = scraper.reading("u1")
-    assert reading is not None
-    assert reading.load is None
-    assert says in (reading.error or "")
-    await scraper.close()
+async def test_a_bad_answer_is_an_error_and_no_number() -> None:
+    scraper = Scraper(broken("/load answered HTTP 500"))
+    assert await scraper.ask([POD]) == Asked(1, 1)
+    assert reading(scraper) == Reading(None, 0.0, "/load answered HTTP 500")
+    scraper = Scraper(always(GOOD.replace(b"2", b"-2")))
+    assert await scraper.ask([POD]) == Asked(1, 1)
+    assert "not a load report" in (reading(scraper).error or "")
 
 
 async def test_a_bad_answer_keeps_the_last_good_report_and_its_time() -> None:
-    answers = [httpx.Response(200, content=GOOD), httpx.Response(503)]
+    answers: list[bytes | UnreadableLoad] = [GOOD, UnreadableLoad("/load answered HTTP 503")]
+
+    async def answer(_: str) -> bytes:
+        body = answers.pop(0)
+        if isinstance(body, UnreadableLoad):
+            raise body
+        return body
+
     now = [10.0]
-    scraper = Scraper(30, clock=lambda: now[0], transport=httpx.MockTransport(lambda _: answers.pop(0)))
-    assert await scraper.scrape([POD]) == 0
+    scraper = Scraper(AnsweringPods(answer), clock=lambda: now[0])
+    assert await scraper.ask([POD]) == Asked(1, 0)
     now[0] = 12.0
-    assert await scraper.scrape([POD]) == 1
-    reading = scraper.reading("u1")
-    assert reading is not None
-    assert reading.load is not None
-    assert (reading.load.waiting, reading.read_at, reading.error) == (2, 10.0, "/load answered HTTP 503")
-    await scraper.close()
+    assert await scraper.ask([POD]) == Asked(1, 1)
+    kept = reading(scraper)
+    assert kept.load is not None
+    assert (kept.load.waiting, kept.read_at, kept.error) == (2, 10.0, "/load answered HTTP 503")
 
 
-async def test_a_pod_that_is_gone_is_forgotten() -> None:
-    scraper = Scraper(30, transport=httpx.MockTransport(lambda _: httpx.Response(200, content=GOOD)))
-    await scraper.scrape([POD])
-    await scraper.scrape([Target("u2", "10.0.0.2")])
-    assert scraper.reading("u1") is None
-    assert scraper.reading("u2") is not None
-    await scraper.close()
+def test_ten_thousand_pods_that_are_gone_are_forgotten() -> None:
+    async def course() -> None:
+        scraper = Scraper(always(GOOD), clock=asyncio.get_running_loop().time)
+        await scraper.ask([Target(f"u{n}", f"10.0.{n >> 8}.{n & 255}") for n in range(10_000)])
+        assert len(scraper) == 10_000
+        scraper.keep({"u7"})
+        assert len(scraper) == 1
+        assert scraper.reading("u6") is None
+        assert reading(scraper, "u7").load is not None
+
+    in_virtual_time(course())
 
 
-async def test_an_ipv6_pod_is_asked_in_brackets() -> None:
-    asked = []
+class OneHangs(AnsweringPods):
+    """10.0.0.1 gives up after 1.5 s, as the client does; all others answer at once."""
 
-    def handle(request: httpx.Request) -> httpx.Response:
-        asked.append(str(request.url))
-        return httpx.Response(200, content=GOOD)
+    def __init__(self) -> None:
+        super().__init__(self._reply)
+        self.hangs = True
 
-    scraper = Scraper(30, transport=httpx.MockTransport(handle))
-    await scraper.scrape([Target("u1", "fd00::5")])
-    assert asked == ["http://[fd00::5]:9000/load"]
-    await scraper.close()
+    async def _reply(self, ip: str) -> bytes:
+        if ip == "10.0.0.1" and self.hangs:
+            await asyncio.sleep(1.5)
+            raise UnreadableLoad("/load did not answer within 1.5 s")
+        return GOOD
+
+
+def test_a_pod_that_hangs_costs_its_neighbours_half_a_second_once_and_later_nothing() -> None:
+    async def course() -> None:
+        clock = asyncio.get_running_loop().time
+        scraper = Scraper(pods := OneHangs(), clock=clock)
+        both = [POD, Target("u2", "10.0.0.2")]
+        assert await scraper.ask(both) == Asked(2, 1)
+        assert clock() == PATIENCE_S
+        assert reading(scraper, "u2").load is not None
+        await asyncio.sleep(4.5)
+        assert reading(scraper).error == "/load did not answer within 1.5 s"
+        began = clock()
+        assert await scraper.ask(both) == Asked(2, 1)
+        assert clock() == began  # the neighbour is read, and nobody waits for the one that hangs
+        pods.hangs = False
+        await asyncio.sleep(5)
+        await scraper.ask(both)  # it is not waited for yet, but what it says is taken
+        await asyncio.sleep(5)
+        assert await scraper.ask(both) == Asked(2, 0)
+
+    in_virtual_time(course())
+
+
+def test_a_pod_that_owes_an_answer_is_not_asked_again() -> None:
+    async def course() -> None:
+        scraper = Scraper(pods := OneHangs(), clock=asyncio.get_running_loop().time)
+        await scraper.ask([POD])
+        await scraper.ask([POD])
+        assert pods.asked == ["10.0.0.1"]
+        await scraper.close()
+        assert pods.closed
+
+    in_virtual_time(course())
+
+
+async def test_a_defect_in_reading_ends_the_loop_instead_of_being_taken_for_a_silent_pod() -> None:
+    async def answer(_: str) -> bytes:
+        raise ZeroDivisionError
+
+    scraper = Scraper(AnsweringPods(answer))
+    await scraper.ask([POD])
+    with pytest.raises(ZeroDivisionError):
+        await scraper.ask([POD])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import pytest
 import recorded_pods as r
+from answering_pods import AnsweringPods
 from in_memory_api import InMemoryApi
-from tidegate_operator.observed import Phase, ReplicaFacts, ServiceKey
+from tidegate_operator.observed import Phase, ReplicaFacts, ServiceKey, UnreadableLoad
 from tidegate_operator.world.calls import Kind
 from tidegate_operator.world.scrape import Scraper
 from tidegate_operator.world.view import View
@@ -23,15 +23,18 @@ async def seen(status: dict[str, Any], state: str | None, *, then: int = 200) ->
     """The facts about one pod that reported `state` (None: it never answered), and last answered with code `then`."""
     codes = [200, then]
 
-    def handle(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(codes.pop(0) if state else 503, text=LOAD.replace("STATE", state or ""))
+    async def answer(_: str) -> bytes:
+        code = codes.pop(0) if state else 503
+        if code != 200:
+            raise UnreadableLoad(f"/load answered HTTP {code}")
+        return LOAD.replace("STATE", state or "").encode()
 
     now = [100.0]
-    scraper = Scraper(30, transport=httpx.MockTransport(handle))
+    scraper = Scraper(AnsweringPods(answer))
     view = View(InMemoryApi(), scraper, clock=lambda: now[0])
     view.see(Kind.POD, r.pod(status), deleted=False)
     for _ in range(2):
-        await view.scrape()
+        await view.ask(ServiceKey("ns", "web"))
     await scraper.close()
     (replica,) = view.facts(ServiceKey("ns", "web"), ()).replicas
     return replica
