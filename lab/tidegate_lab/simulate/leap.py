@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from functools import reduce
+
 import numpy as np
 from numpy.typing import NDArray
 from tidegate_operator.observed_sketch import Sketch
@@ -28,6 +31,7 @@ class LeapServers:
         self._rows: dict[int, int] = {}
         self._drawn: dict[int, tuple[_Drawn, _Drawn, _Drawn]] = {}
         self._now = 0.0
+        self._gone = Counts()
 
     def serve(self, until: float) -> None:
         """Take the arrivals before `until` and run every step that begins before it."""
@@ -54,6 +58,7 @@ class LeapServers:
 
     def close(self, number: int) -> int:
         """It is gone; how many requests are lost with it."""
+        self._gone = self._gone.plus(self.counts(number))
         lost, row = self.inside(number), self._rows.pop(number)
         del self._drawn[number]
         self._tables.replicas[row] = np.zeros((), self._tables.replicas.dtype)
@@ -95,6 +100,10 @@ class LeapServers:
         replica = self._tables.replicas[self._rows[number]].item()
         return Counts(**dict(zip(_COUNTS, replica[-len(_COUNTS) :], strict=True)))
 
+    def grand_total(self) -> Counts:
+        """Of all replicas there are and were."""
+        return reduce(Counts.plus, (self.counts(number) for number in self._rows), self._gone)
+
     def gauges(self, number: int) -> Gauges:
         """As it is now."""
         row = self._rows[number]
@@ -127,7 +136,8 @@ class LeapServers:
         return requests["first"].copy(), requests["finish"].copy()
 
 
-_COUNTS = ("received", "finished", "rejected", "prompt_tokens", "generated_tokens", "preemptions", "steps")
+_COUNTS = tuple(field.name for field in fields(Counts))
+"""The last columns of a replica's row, in their order."""
 
 
 class _Drawn:

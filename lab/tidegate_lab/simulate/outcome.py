@@ -44,6 +44,11 @@ class Outcome:
     moments: tuple[Moment, ...]
     pod_seconds: float
     """From each pod's creation to its end, summed, up to the trace's end: what is paid for."""
+    refused: int = 0
+    """Requests that no replica would take, since its queue was full or its cache is too small for them."""
+    lost: int = 0
+    """Requests that went down with their pod, or were still running when its time to drain was over."""
+    preemptions: int = 0
 
     @property
     def ttft(self) -> Times:
@@ -59,6 +64,11 @@ class Outcome:
         tokens = self.scenario.trace.output - 1
         spent = self.finished_at - self.first_token_at
         return np.asarray(np.where(tokens > 0, spent / np.maximum(tokens, 1), np.where(np.isnan(spent), np.nan, 0.0)))
+
+    @property
+    def unfinished(self) -> int:
+        """Requests that were neither refused nor lost, and had not all their tokens when the simulation ended."""
+        return int(np.isnan(self.finished_at).sum()) - self.refused - self.lost
 
     @property
     def attained(self) -> NDArray[np.bool_]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -48,8 +48,7 @@ class Reporter:
         counts, gauges = self._servers.counts(pod.number), self._servers.gauges(pod.number)
         sketches, ages, paces = self._latencies(pod, counts, gauges.waiting, since)
         if since is not None:
-            before = asdict(since.counts)
-            counts = replace(counts, **{name: n - before[name] for name, n in asdict(counts).items()})
+            counts = counts.plus(since.counts, -1)
         return _made(
             LoadReport,
             version=1,

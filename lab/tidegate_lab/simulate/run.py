@@ -62,6 +62,7 @@ def simulate(scenario: Scenario, policy: Policy) -> Outcome:
             arrived = servers.arrived
         fleet.scale(choice.replicas)
     fleet.advance(max(fleet.now, min(at, end + scenario.settle_s)))
+    total = servers.grand_total()
     first, finished = servers.times()
     return Outcome(
         scenario=scenario,
@@ -70,6 +71,9 @@ def simulate(scenario: Scenario, policy: Policy) -> Outcome:
         finished_at=finished,
         moments=tuple(moments),
         pod_seconds=fleet.paid_seconds(),
+        refused=total.rejected,
+        lost=fleet.lost,
+        preemptions=total.preemptions,
     )
 
 

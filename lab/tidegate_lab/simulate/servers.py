@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import numpy as np
@@ -23,6 +23,15 @@ class Counts:
     generated_tokens: int = 0
     preemptions: int = 0
     steps: int = 0
+
+    def plus(self, other: Counts, sign: int = 1) -> Counts:
+        """Both together; with sign -1, the first without the second."""
+        return Counts(
+            **{field.name: getattr(self, field.name) + sign * getattr(other, field.name) for field in _FIELDS}
+        )
+
+
+_FIELDS = fields(Counts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +100,13 @@ class Servers(Protocol):
         """Requests inside all replicas: with a first token, and without."""
         ...
 
-    def counts(self, number: int) -> Counts: ...
+    def counts(self, number: int) -> Counts:
+        """Since it was opened."""
+        ...
+
+    def grand_total(self) -> Counts:
+        """Of all replicas there are and were."""
+        ...
 
     def gauges(self, number: int) -> Gauges: ...
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 from tidegate_operator.observed_sketch import Sketch
@@ -38,6 +39,7 @@ class StepwiseServers:
         self._servers: dict[int, _Server] = {}
         self._now, self._next, self._turn = 0.0, 0, 0
         self._held: deque[int] = deque()
+        self._gone = Counts()
         self._sent = np.full(len(self._trace), np.nan)
         self._first = np.full(len(self._trace), np.nan)
         self._finish = np.full(len(self._trace), np.nan)
@@ -65,6 +67,7 @@ class StepwiseServers:
 
     def close(self, number: int) -> int:
         """It is gone; how many requests are lost with it."""
+        self._gone = self._gone.plus(self.counts(number))
         return self._servers.pop(number).inside
 
     def inside(self, number: int) -> int:
@@ -107,6 +110,10 @@ class StepwiseServers:
             preemptions=counts.preemptions,
             steps=counts.steps,
         )
+
+    def grand_total(self) -> Counts:
+        """Of all replicas there are and were."""
+        return reduce(Counts.plus, (self.counts(number) for number in self._servers), self._gone)
 
     def gauges(self, number: int) -> Gauges:
         """As it is now."""
