@@ -413,6 +413,10 @@ def test_a_name_that_no_service_could_have_is_refused(kind: RealCluster, name: s
         pytest.param({"scaling": at_eight(cron="*/15 8-18/2 1,15 JAN-jun 1-5")}, id="a schedule with every form"),
         pytest.param({"scaling": at_eight(timeZone="America/St_Johns")}, id="a schedule in a time zone"),
         pytest.param({"scaling": at_eight(minReplicas=9, maxReplicas=12)}, id="a schedule with bounds of its own"),
+        pytest.param(
+            {"replicas": 1, "cost": cost(9), "scaling": {"mode": "external", "schedules": at_eight()["schedules"]}},
+            id="a schedule and a budget for what an outside autoscaler is told",
+        ),
         pytest.param({"scaling": scaling(minReplicas=3), "cost": cost(0.3, price=0.1)}, id="a budget to the cent"),
         pytest.param({"engine": {"extraArgs": ["--max-body-size", "1Mi"]}}, id="a flag that no field sets"),
     ],

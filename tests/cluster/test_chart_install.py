@@ -26,6 +26,7 @@ def installed(
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
     values = {"crds.install": "false", "image.operator": operator_image, "image.engine": "localhost/none:1"}
+    values["externalMetrics.enabled"] = "true"
     settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
     done = subprocess.run(
         [*helm, "install", RELEASE, ROOT / "helm/tidegate", *settings, "--wait", "--timeout", "90s"],
@@ -65,3 +66,17 @@ def test_an_installed_operator_leads_and_speaks_about_a_service_in_its_own_names
         60,
     )
     assert ready["status"] == "False"
+
+    # Its pod answers the API of external metrics, with the certificate that the chart made.
+    path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/tidegate_service_desired_replicas"
+    found = wait_for(
+        "the API server passes the question on",
+        lambda: (
+            (a := cluster.http.get(path, params={"labelSelector": "service=none"})).is_success and a.json()["items"]
+        ),
+        30,
+    )
+    assert [item["value"] for item in found] == ["1000m"]
+    refused = cluster.http.get(path)
+    assert refused.status_code == 400
+    assert "names no service" in refused.json()["message"]

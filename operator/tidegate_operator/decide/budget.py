@@ -8,6 +8,7 @@ from dataclasses import replace
 from tidegate_operator.decide.scaling_policy import Price, ScalingPolicy
 
 BUDGET = "budget"
+_MORE_THAN_ANYBODY_HAS = 1e6
 
 
 def affordable(price: Price) -> int | None:
@@ -15,7 +16,7 @@ def affordable(price: Price) -> int | None:
     if price.max_per_hour is None or price.per_replica_hour <= 0:
         return None
     # 0.3 an hour pays for 3 replicas at 0.1, whatever binary fractions make of it.
-    return math.floor(round(price.max_per_hour / price.per_replica_hour, 9))
+    return math.floor(round(min(price.max_per_hour / price.per_replica_hour, _MORE_THAN_ANYBODY_HAS), 9))
 
 
 def within_budget(policy: ScalingPolicy) -> ScalingPolicy:

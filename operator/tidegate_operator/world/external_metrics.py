@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tidegate_operator.observed import ServiceKey
 from tidegate_operator.world.service_metrics import FAMILIES, ServiceMetrics
 
 GROUP_VERSION = "external.metrics.k8s.io/v1beta1"
@@ -106,7 +107,7 @@ async def _values(request: web.Request) -> web.Response:
             "timestamp": now,
             "value": f"{round(sample.value * 1000)}m",
         }
-        for sample in request.app[METRICS].of(namespace)
+        for sample in request.app[METRICS].of(ServiceKey(namespace, wanted["service"]))
         if sample.family.name == metric and wanted.items() <= sample.labels.items()
     ]
     return web.json_response({"kind": "ExternalMetricValueList", "apiVersion": GROUP_VERSION, "items": items})

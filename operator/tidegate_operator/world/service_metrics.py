@@ -66,9 +66,9 @@ class ServiceMetrics(Collector):
         else:
             self._shown[key] = (self._clock(), status)
 
-    def of(self, namespace: str) -> Iterator[Sample]:
-        """Every number that is known of the namespace's services."""
-        return self._samples(key for key in self._shown if key.namespace == namespace)
+    def of(self, key: ServiceKey) -> Iterator[Sample]:
+        """Every number that is known of one service; none where there is no such service."""
+        return self._samples([key] if key in self._shown else [])
 
     def describe(self) -> Iterable[Metric]:
         """The registry asks for names once; without this it would collect for them."""
