@@ -6,11 +6,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from tidegate_lab.calibrate import command as calibrate
 from tidegate_lab.cluster import ClusterError
 from tidegate_lab.demo import command as demo
 from tidegate_lab.demo.shell import StepFailed
 from tidegate_lab.explain import command as explain
 from tidegate_lab.load import command as load
+from tidegate_lab.simulate.engine_file import EngineError
+from tidegate_lab.traffic.table import TraceError
 from tidegate_lab.watch import command as watch
 
 
@@ -23,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("watch", "a live table of one service", watch.add_flags, watch.watch),
         ("explain", "why a service has as many replicas as it has", explain.add_flags, explain.explain),
         ("status", "one line a service", None, watch.status),
+        ("calibrate", "fit the simulator to a measured run", calibrate.add_flags, calibrate.calibrate),
         ("demo", "the whole of it on a real Kubernetes: make demo", demo.add_flags, demo.demo),
         ("images", "build the images and load them into the testbed", demo.add_image_flags, demo.images),
     ):
@@ -33,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         return int(arguments.run(arguments))
-    except (ClusterError, StepFailed) as error:
+    except (ClusterError, EngineError, StepFailed, TraceError) as error:
         print(f"tidegate {arguments.verb}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -89,11 +89,11 @@ class Load:
             await self._pause(began + at - time.perf_counter())
             if self.stopping.is_set():
                 return
-            group.create_task(self._one(http, began + at))
+            group.create_task(self._one(http, began, began + at))
 
     async def _worker(self, http: httpx.AsyncClient, began: float) -> None:
         while self._more(began):
-            outcome = await self._one(http, time.perf_counter())
+            outcome = await self._one(http, began, time.perf_counter())
             if outcome.failure and self._more(began):  # a server that refuses at once is not to be hammered
                 await self._pause(1.0)
 
@@ -101,11 +101,12 @@ class Load:
         in_time = time.perf_counter() - began < self.plan.duration_s
         return in_time and self.sent < self.plan.requests and not self.stopping.is_set()
 
-    async def _one(self, http: httpx.AsyncClient, due: float) -> Outcome:
+    async def _one(self, http: httpx.AsyncClient, began: float, due: float) -> Outcome:
         number, plan = self.sent, self.plan
         self.sent += 1
         text = prompt(plan.seed, number, plan.prompt_tokens)
         outcome = await send(http, plan.url, Ask(number, due, plan.model, text, plan.max_tokens, plan.timeout_s))
+        outcome.due_s = due - began
         self.outcomes.append(outcome)
         return outcome
 

@@ -40,6 +40,8 @@ class Outcome:
     """What became of one request; seconds count from when it was due, so a late sender hides nothing."""
 
     number: int
+    due_s: float = 0.0
+    """When it should have left, seconds since the run began."""
     failure: str | None = None
     """None: completed. Else its kind: connect, timeout, http_429, cut_off, stream_error, bad_stream…"""
     detail: str = ""

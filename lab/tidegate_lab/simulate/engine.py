@@ -34,8 +34,14 @@ class EngineModel:
     """Requests that may wait; one more is refused with 429, which counts as a miss. None: no bound."""
 
 
-RTX4090_LLAMA_8B = EngineModel(name="rtx4090-llama-8b", step=StepModel(9.5e-3, 0.105e-3, 2.24e-7), kv_tokens=41_408)
-RTXPRO6000_LLAMA_8B = EngineModel(
-    name="rtxpro6000-llama-8b", step=StepModel(14.3e-3, 0.0440e-3, 5.5e-8), kv_tokens=500_000
+# Fitted to runs of vLLM 0.19 by `tidegate calibrate`: how, and how far off they are, is in docs/simulator.md.
+RTX4090_LLAMA_8B = EngineModel(
+    name="rtx4090-llama-8b", step=StepModel(17.13e-3, 0.08781e-3, 1.255e-7), slots=256, kv_tokens=41_872
 )
-ENGINES = {engine.name: engine for engine in (RTX4090_LLAMA_8B, RTXPRO6000_LLAMA_8B)}
+RTXPRO6000_LLAMA_8B = EngineModel(
+    name="rtxpro6000-llama-8b", step=StepModel(12.02e-3, 0.04278e-3, 0.7409e-7), slots=128, kv_tokens=500_000
+)
+RTXPRO6000X2_QWEN3_32B = EngineModel(
+    name="rtxpro6000x2-qwen3-32b", step=StepModel(14.13e-3, 0.1661e-3, 1.755e-7), slots=128, kv_tokens=400_000
+)
+ENGINES = {engine.name: engine for engine in (RTX4090_LLAMA_8B, RTXPRO6000_LLAMA_8B, RTXPRO6000X2_QWEN3_32B)}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tidegate_lab.traffic.read import TraceError, read_trace
+from tidegate_lab.traffic.read import read_trace
 from tidegate_lab.traffic.synthetic import Lengths, Stage, constant, on_off, slow_day, stages
+from tidegate_lab.traffic.table import TraceError
 from tidegate_lab.traffic.trace import Trace
 
 FOLDER = Path(__file__).parents[2] / "traces"

@@ -27,7 +27,7 @@ def trace(at: list[float], prompt: int = 1000, output: int = 200, seconds: float
 
 def test_a_full_replica_is_bounded_by_memory_slots_and_tpot() -> None:
     traffic = trace([0.0, 1.0])
-    assert FullReplica.of(RTX4090_LLAMA_8B, traffic, 0.1).batch == pytest.approx(41_408 / 1100)
+    assert FullReplica.of(RTX4090_LLAMA_8B, traffic, 0.1).batch == pytest.approx(RTX4090_LLAMA_8B.kv_tokens / 1100)
     roomy = EngineModel(name="roomy", step=StepModel(0.01, 1e-4, 0.0), kv_tokens=10**9, slots=64)
     assert FullReplica.of(roomy, traffic, 0.1).batch == 64
     assert FullReplica.of(roomy, traffic, 0.012).batch == pytest.approx(20)
