@@ -67,7 +67,7 @@ def contest(folder: Path, there: Ground, policy: str, setting: float) -> Measure
     scenario = contested(there)
 
     def make() -> Measured:
-        return Measured.of(simulate(scenario, CONTESTANTS[policy].make(scenario, there, setting)))
+        return Measured.of(simulate(scenario, CONTESTANTS[policy].make(scenario, there.oracle_peak, setting)))
 
     of = f"{there.case} {there.cold_start_s} {scenario.first_replicas} {scenario.maximum} {there.oracle_peak} {setting}"
     return kept(folder, policy, of, make)
