@@ -66,12 +66,11 @@ def attaining(served: Served, targets: Targets) -> NDArray[np.bool_]:
 def floors(trace: Trace, engine: EngineModel, wanted: Wanted) -> list[Floor]:
     """What each targeted latency is at best: every request alone on a replica. No number of replicas does better.
 
-    Raises NeverEnough where a request can never fit the cache.
+    Raises NeverEnough where too many requests can never fit the cache, or miss one target or another.
     """
     picked = np.unique(np.linspace(0, len(trace) - 1, min(len(trace), ALONE)).astype(int))
-    apart = Trace(
-        trace.name, np.arange(len(picked)) * 1e5, trace.prompt[picked], trace.output[picked], len(picked) * 1e5
-    )
+    at = np.array([1e5 * place for place in range(len(picked))])
+    apart = Trace(trace.name, at, trace.prompt[picked], trace.output[picked], float(at[-1]))
     served = serve_with(1, apart, engine)
     refused = np.isnan(served.finished_at)
     if refused.mean() > 1 - wanted.share:
@@ -80,17 +79,22 @@ def floors(trace: Trace, engine: EngineModel, wanted: Wanted) -> list[Floor]:
             f"{refused.mean():.1%} of the requests, from {longest} tokens on, never fit the {engine.kv_tokens} tokens "
             f"of {engine.name}'s cache; give it a larger one, or bound the requests' length"
         )
-    return [
+    best = [
         Floor(
             target=name,
             limit_s=limit,
-            at_share_s=float(
-                np.percentile(np.nan_to_num(times, nan=np.inf), wanted.share * 100, method="inverted_cdf")
-            ),
-            attained=float((np.nan_to_num(times, nan=np.inf) <= limit).mean()),
+            at_share_s=float(np.percentile(times, wanted.share * 100, method="inverted_cdf")),
+            attained=float((times <= limit).mean()),
         )
         for name, times, limit in _by_target(served, wanted.targets)
     ]
+    together = float(attaining(served, wanted.targets).mean())
+    if together < wanted.share and all(floor.attained >= wanted.share for floor in best):
+        raise NeverEnough(
+            f"each target by itself is within reach, but even alone on a replica only {together:.1%} of the requests "
+            "are within all of them; lower --share, or one of the targets"
+        )
+    return best
 
 
 def fixed(trace: Trace, engine: EngineModel, wanted: Wanted, *, after_s: float = 0.0) -> Fixed:

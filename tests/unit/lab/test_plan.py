@@ -58,6 +58,14 @@ def test_requests_that_never_fit_are_told_apart_from_slow_ones() -> None:
         floors(trace, ENGINE, WANTED)
 
 
+def test_targets_that_are_attainable_one_by_one_and_not_together_are_told() -> None:
+    # Answers of one token have no pace, and their prompts are long: half of the requests fail each target.
+    lengths = Lengths(np.array([2_000, 10], np.int32), np.array([1, 50], np.int32))
+    half = Wanted(Targets(ttft_s=0.2, tpot_s=0.01), share=0.4)
+    with pytest.raises(NeverEnough, match=r"each target by itself is within reach, but even alone .* only 0\.0%"):
+        floors(constant("t", 1.0, 60.0, lengths, seed=1), ENGINE, half)
+
+
 def told(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
     code = main(["plan", "--engine", "0.02,0.0002,1e-6", *flags])
     return code, capsys.readouterr().out
