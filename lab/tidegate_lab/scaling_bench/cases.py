@@ -132,8 +132,8 @@ CASES = (
     Case(
         name="slow-day",
         split=Split.SCORE,
-        what="one wave of 24 h between 0.8 and 8 requests/s; lengths of ServeGen",
-        make=lambda: slow_day("slow-day", 0.8, 8, Lengths.of(named("servegen-24h")), seed=5),
+        what="one wave of 24 h between 0.6 and 6 requests/s; lengths of ServeGen",
+        make=lambda: slow_day("slow-day", 0.6, 6, Lengths.of(named("servegen-24h")), seed=5),
         engine=RTXPRO6000_LLAMA_8B,
     ),
     Case(

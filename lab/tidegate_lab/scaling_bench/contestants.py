@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidegate_lab.scaling_bench.ground import Ground
 from tidegate_lab.simulate.ours import ours_for
 from tidegate_lab.simulate.policies.aibrix import Aibrix
 from tidegate_lab.simulate.policies.dynamo import DynamoLoad, DynamoSla
@@ -29,8 +30,7 @@ class Contestant:
     setting: str
     values: tuple[float, ...]
     default: float
-    make: Callable[[Scenario, int, float], Policy]
-    """Of the scenario, the most replicas the oracle has, and the setting."""
+    make: Callable[[Scenario, Ground, float], Policy]
     module: str
     """What its law lies in, by file below `simulate`; a change there makes its kept runs worthless, and only its."""
 
@@ -39,15 +39,15 @@ class Contestant:
             raise ValueError(f"{self.name}: the default {self.default:g} is not among the values {self.values}")
 
 
-def _rival(law: Callable[[Told, float], Policy]) -> Callable[[Scenario, int, float], Policy]:
-    return lambda scenario, peak, setting: law(Told.of(scenario), setting)
+def _rival(law: Callable[[Told, float], Policy]) -> Callable[[Scenario, Ground, float], Policy]:
+    return lambda scenario, ground, setting: law(Told.of(scenario), setting)
 
 
-def _share_of_peak(scenario: Scenario, peak: int, setting: float) -> Policy:
-    return Static(Told.of(scenario), round(setting * peak))
+def _share_of_peak(scenario: Scenario, ground: Ground, setting: float) -> Policy:
+    return Static(Told.of(scenario), round(setting * ground.oracle_peak))
 
 
-def _ours(scenario: Scenario, peak: int, setting: float) -> Policy:
+def _ours(scenario: Scenario, ground: Ground, setting: float) -> Policy:
     return ours_for(scenario)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,8 +24,9 @@ from tidegate_lab.simulate.scenario import ColdStart, Scenario
 
 ENOUGH = 0.99
 """The attainment that the oracle must reach, where any number of replicas can."""
-WINDOWS_S = (10.0, 30.0, 90.0)
-LEAST_STEP = 0.02
+WINDOWS_S = (30.0, 10.0, 90.0)
+STEP = 0.02
+NEARBY = 0.16
 LOWEST, HIGHEST = 0.3, 1.3
 """Utilisations that are searched."""
 NO_BOUND = 1000
@@ -69,6 +72,16 @@ def contested(ground: Ground) -> Scenario:
     return scenario_of(of, ground.cold_start_s, first=first, maximum=maximum)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Found:
+    """What a window led to; the fewer hours the better, infinite where it did not attain enough."""
+
+    hours: float
+    utilisation: float = field(compare=False)
+    window_s: float = field(compare=False)
+    measured: Measured = field(compare=False)
+
+
 class Search:
     """For the oracle of one case and cold start: the window and utilisation that attain enough for the least."""
 
@@ -87,40 +100,55 @@ class Search:
     def run(self, plan: Plan, name: str = "oracle") -> Measured:
         maximum = self.of.maximum or NO_BOUND
         scenario = scenario_of(self.of, self.cold_start_s, first=min(plan.when(0.0), maximum), maximum=maximum)
-        return Measured.of(simulate(scenario, Planned(Told.of(replace(scenario)), name, plan)))
+        return Measured.of(simulate(scenario, Planned(Told.of(scenario), name, plan)))
 
-    def found(self) -> Ground:
-        """By bisection over utilisation in each window."""
-        enough = min(ENOUGH, self.run(self.plan(LOWEST, WINDOWS_S[0])).attainment)
-        best: tuple[float, float, float, Measured] | None = None
-        for window in WINDOWS_S:
-            low, high = LOWEST, HIGHEST
-            while high - low > LEAST_STEP:
-                middle = (low + high) / 2
-                measured = self.run(self.plan(middle, window))
-                if measured.attainment >= enough:
-                    low = middle
-                    if best is None or measured.replica_hours < best[0]:
-                        best = (measured.replica_hours, middle, window, measured)
-                else:
-                    high = middle
-        if best is None:
-            measured = self.run(self.plan(LOWEST, WINDOWS_S[0]))
-            best = (measured.replica_hours, LOWEST, WINDOWS_S[0], measured)
-        _, utilisation, window, measured = best
-        plan = self.plan(utilisation, window)
+    def found(self, near: Ground | None = None) -> Ground:
+        """By bisection over utilisation in each window; `near` is what another cold start found, which is close."""
+        if near is None:
+            enough = min(ENOUGH, self.run(self.plan(LOWEST, WINDOWS_S[0])).attainment)
+            best = self._bisected(WINDOWS_S[0], LOWEST, HIGHEST, enough)
+            for window in WINDOWS_S[1:]:
+                middle = best.utilisation
+                best = min(best, self._bisected(window, middle - NEARBY, middle + NEARBY, enough))
+        else:
+            enough = min(ENOUGH, near.oracle.attainment)
+            best = self._bisected(near.window_s, near.utilisation - 3 * STEP, near.utilisation + 3 * STEP, enough)
+        plan = self.plan(best.utilisation, best.window_s)
         return Ground(
             case=self.of.name,
             cold_start_s=self.cold_start_s,
-            utilisation=utilisation,
-            window_s=window,
+            utilisation=best.utilisation,
+            window_s=best.window_s,
             plan=plan,
             oracle_peak=plan.peak,
-            oracle=measured,
-            unavoidable=self.run(self.late(utilisation, window), "unavoidable"),
+            oracle=best.measured,
+            unavoidable=self.run(self.late(best.utilisation, best.window_s), "unavoidable"),
         )
+
+    def _bisected(self, window_s: float, low: float, high: float, enough: float) -> _Found:
+        """The highest utilisation that attains enough; where even the lowest does not, the lowest."""
+        best: _Found | None = None
+        while high - low > STEP:
+            middle = (low + high) / 2
+            measured = self.run(self.plan(middle, window_s))
+            if measured.attainment >= enough:
+                low, best = middle, _Found(measured.replica_hours, middle, window_s, measured)
+            else:
+                high = middle
+        if best is None:
+            measured = self.run(self.plan(low, window_s))
+            hours = measured.replica_hours if measured.attainment >= enough else math.inf
+            best = _Found(hours, low, window_s, measured)
+        return best
 
     def late(self, utilisation: float, window_s: float) -> Plan:
         """Knows the true rate at the moment it changes, and not before: what it misses on a step nobody can serve."""
         due = averaged(work_of_arrivals(self.trace, self.full), max(window_s, RATE_S), self.of.borders)
         return planned(due, LATE_SHARE * utilisation, lead_s=0.0, gap_s=self.gap_s)
+
+
+def grounds(of: Case, cold_starts_s: Sequence[float]) -> dict[float, Ground]:
+    """By cold start; the middle one is searched for, the others near what it led to."""
+    middle = sorted(of.cold_starts_s)[len(of.cold_starts_s) // 2]
+    first = Search(of, middle).found()
+    return {cold: first if cold == middle else Search(of, cold).found(first) for cold in cold_starts_s}

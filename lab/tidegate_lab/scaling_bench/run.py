@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 from tidegate_lab.scaling_bench.answers import ORACLE, UNAVOIDABLE
 from tidegate_lab.scaling_bench.cases import CASES, Case, case
 from tidegate_lab.scaling_bench.contestants import CONTESTANTS, OURS, Contestant
-from tidegate_lab.scaling_bench.ground import Ground, Search, contested
+from tidegate_lab.scaling_bench.ground import Ground, contested, grounds
 from tidegate_lab.scaling_bench.keeping import kept
 from tidegate_lab.scaling_bench.measured import Measured
 from tidegate_lab.scaling_bench.rows import Row, row, with_best_of_tuning
@@ -34,14 +34,13 @@ class Wanted:
     policies: tuple[str, ...] = ()
     cold_starts_s: tuple[float, ...] = ()
 
-    def cases(self) -> list[tuple[Case, float]]:
-        return [
-            (each, cold)
-            for each in CASES
-            if not self.traces or each.name in self.traces
-            for cold in each.cold_starts_s
-            if not self.cold_starts_s or cold in self.cold_starts_s
-        ]
+    def cases(self) -> dict[str, tuple[float, ...]]:
+        """The cold starts of each trace."""
+        named = [each for each in CASES if not self.traces or each.name in self.traces]
+        cold = {
+            c.name: tuple(s for s in c.cold_starts_s if s in (self.cold_starts_s or c.cold_starts_s)) for c in named
+        }
+        return {name: some for name, some in cold.items() if some}
 
     def contestants(self) -> list[Contestant]:
         return [c for c in CONTESTANTS.values() if not self.policies or c.name in self.policies]
@@ -56,9 +55,9 @@ class _Here(Executor):
         return done
 
 
-def ground(folder: Path, name: str, cold_start_s: float) -> Ground:
-    """The oracle's search, in a worker."""
-    return kept(folder, ORACLE, f"{name} {cold_start_s}", lambda: Search(case(name), cold_start_s).found())
+def known(folder: Path, name: str, cold_starts_s: tuple[float, ...]) -> dict[float, Ground]:
+    """The oracle's search of one case, in a worker."""
+    return kept(folder, ORACLE, f"{name} {cold_starts_s}", lambda: grounds(case(name), cold_starts_s))
 
 
 def contest(folder: Path, there: Ground, policy: str, setting: float) -> Measured:
@@ -67,7 +66,7 @@ def contest(folder: Path, there: Ground, policy: str, setting: float) -> Measure
     scenario = contested(there)
 
     def make() -> Measured:
-        return Measured.of(simulate(scenario, CONTESTANTS[policy].make(scenario, there.oracle_peak, setting)))
+        return Measured.of(simulate(scenario, CONTESTANTS[policy].make(scenario, there, setting)))
 
     of = f"{there.case} {there.cold_start_s} {scenario.first_replicas} {scenario.maximum} {there.oracle_peak} {setting}"
     return kept(folder, policy, of, make)
@@ -85,21 +84,19 @@ def run(wanted: Wanted, say: Callable[[str], None]) -> list[Row]:
 
 
 def _all(wanted: Wanted, pool: Executor, say: Callable[[str], None]) -> Iterator[Row]:
-    cases = wanted.cases()
-    searches = {
-        pool.submit(ground, wanted.folder, each.name, cold): (each, cold)
-        for each, cold in sorted(cases, key=lambda c: -_effort(c[0]))
-    }
-    grounds: list[tuple[Case, Ground]] = []
-    for done in as_completed(searches):
-        each, there = searches[done][0], done.result()
-        grounds.append((each, there))
-        where = (each.name, there.cold_start_s, each.split)
-        yield row(ORACLE, None, False, where, there.oracle, there.oracle)
-        yield row(UNAVOIDABLE, None, False, where, there.unavoidable, there.oracle)
-        say(f"{len(grounds)}/{len(cases)} oracles: {each.name} at {there.cold_start_s:g} s")
+    cases = sorted(wanted.cases().items(), key=lambda c: -_effort(case(c[0])))
+    searches = {pool.submit(known, wanted.folder, name, cold): case(name) for name, cold in cases}
+    there_is: list[tuple[Case, Ground]] = []
+    for count, done in enumerate(as_completed(searches), 1):
+        each = searches[done]
+        for cold, there in done.result().items():
+            there_is.append((each, there))
+            where = (each.name, cold, each.split)
+            yield row(ORACLE, None, False, where, there.oracle, there.oracle)
+            yield row(UNAVOIDABLE, None, False, where, there.unavoidable, there.oracle)
+        say(f"{count}/{len(searches)} oracles: {each.name}")
     jobs: Sequence[tuple[Case, Ground, Contestant, float]] = sorted(
-        ((each, there, c, value) for each, there in grounds for c in wanted.contestants() for value in c.values),
+        ((each, there, c, value) for each, there in there_is for c in wanted.contestants() for value in c.values),
         key=lambda job: -_effort(job[0]) * (10 if job[2].name == OURS else 1),
     )
     runs = {pool.submit(contest, wanted.folder, there, c.name, value): (each, there, c, value)

@@ -172,13 +172,22 @@ def test_the_formula_of_the_slo_aware_law(n: int, r: int, s: float, replicas: in
     assert slo(n, r, s) == replicas
 
 
-def test_the_slo_aware_law_sees_the_p90_of_one_minute_and_drains_one_pod_in_two() -> None:
-    slow = tuple([1.0] * 85 + [3.0] * 15)
-    busy_looks = [fleet([busy(8, ttft=slow * (i + 1))] * 3) for i in range(4)]
-    policy = LlmdSlo(TOLD)
-    rise = shown(policy, busy_looks)
-    assert rise[:2] == [3, 3]  # 30 s of stabilization
-    assert rise[2] == 3 + math.ceil(3 * (1.5 / 0.55 - 1)) - 2 == 7  # nine wanted, 4 pods a minute allowed
+def test_the_slo_aware_law_predicts_from_the_queue_and_drains_one_pod_in_two_minutes() -> None:
+    def pod(looks: int, waiting: int, kv: float) -> dict[str, Any]:
+        done = 30 * looks
+        return busy(8, waiting, kv=kv, received=done, prompt_tokens=1000 * done, finished=done)
+
+    def seen(waiting: int, kv: float) -> list[int]:
+        return shown(LlmdSlo(TOLD), [fleet([pod(i + 1, waiting, kv)] * 3) for i in range(4)])
+
+    # A prefill of 1,000 tokens takes 0.11 s; nine that fit take 1 s, half of the target.
+    assert seen(0, 0.5) == [3] * 4
+    assert seen(8, 0.5) == [3] * 4
+    # Where the cache is full they wait for others to finish: 0.5 a second and pod in the first look, 2 in the fourth,
+    # so that two wait 4, 2, 1.3 and 1 s. After 30 s of stabilization four pods a minute may come.
+    assert seen(2, 1.0) == [3, 3, 7, 3]
+    stuck = [fleet([busy(8, 9, kv=1.0, received=30, prompt_tokens=30_000)] * 3)] * 3
+    assert shown(LlmdSlo(TOLD), stuck) == [3, 3, 7]
     idle = LlmdSlo(TOLD)
     drained = [8]
     for i in range(40):

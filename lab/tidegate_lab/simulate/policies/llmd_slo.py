@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 
-from tidegate_operator.observed import ServiceObserved
+from tidegate_operator.observed import LoadReport, ServiceObserved
 
 from tidegate_lab.simulate.policies.hpa import SYNC_S, Behavior, Rate, Rules, external_average
-from tidegate_lab.simulate.policies.signals import Latency, Window, loads, ready, wanted
+from tidegate_lab.simulate.policies.signals import Latency, Lengths, Window, loads, ready, wanted
 from tidegate_lab.simulate.policies.told import Told
 from tidegate_lab.simulate.policy import Choice
 
@@ -34,8 +34,12 @@ def replicas_for(n: int, r: int, s: float, up: float = UP, down: float = DOWN) -
 
 
 class LlmdSlo:
-    """`up` is its main setting; the lower threshold keeps its ratio to it. It sees measured latencies: the guide takes
-    predicted ones where it has a predictor, and says that either drives the same loop. No traffic reads 0."""
+    """`up` is its main setting; the lower threshold keeps its ratio to it. No traffic reads 0.
+
+    Its TTFT is predicted, as the guide prefers: by the step model and the cache for a request that comes now. (They
+    learn it online. TTFT is told of requests that finished, a whole answer later than their histogram has it, so that
+    measured ones alone would make the law later than it is.) TPOT is measured.
+    """
 
     name = "llmd-slo"
     interval_s = SYNC_S
@@ -43,19 +47,36 @@ class LlmdSlo:
 
     def __init__(self, told: Told, up: float = UP) -> None:
         self.told, self.up, self.down = told, up, DOWN / UP * up
-        limits = {"ttft": told.targets.ttft_s, "tpot": told.targets.tpot_s}
-        self.targets = [(Latency(metric, RATE_S), limit) for metric, limit in limits.items() if limit is not None]
+        self.lengths = Lengths(RATE_S)
+        self.predicted, self.tpot = Window(RATE_S), Latency("tpot", RATE_S)
         self.smooth = Window(SMOOTH_S)
         self.behavior = Behavior(UP_RULES, DOWN_RULES)
 
     def choose(self, observed: ServiceObserved, now: float) -> Choice:
         reports = loads(observed)
-        raw = 0.0
-        for latency, limit in self.targets:
-            latency.look(now, reports)
-            raw = max(raw, (latency.quantile(0.9) or 0.0) / limit)
-        self.smooth.add(now, min(raw, CLAMP))
+        self.lengths.look(now, reports)
+        self.tpot.look(now, reports)
+        for load in reports.values():
+            self.predicted.add(now, self.ttft_of_a_newcomer(load, len(reports)))
+        worst = 0.0
+        if self.told.targets.ttft_s is not None and self.lengths.prompt():
+            worst = self.predicted.quantile(0.9) / self.told.targets.ttft_s
+        if self.told.targets.tpot_s is not None:
+            worst = max(worst, (self.tpot.quantile(0.9) or 0.0) / self.told.targets.tpot_s)
+        self.smooth.add(now, min(worst, CLAMP))
         s, n = self.smooth.mean(), wanted(observed)
         formula = replicas_for(n, len(ready(observed)), s, self.up, self.down)
         recommended = self.told.within(external_average(formula, 1.0, n))
         return Choice(replicas=self.told.within(self.behavior.settle(now, n, recommended)), message=f"s = {s:.2f}")
+
+    def ttft_of_a_newcomer(self, load: LoadReport, pods: int) -> float:
+        """Seconds: prefills of those that wait and fit into the cache, then its own; those that do not fit wait for
+        others to finish, and where none did lately, longer than any target."""
+        engine, prompt = self.told.engine, self.lengths.prompt()
+        free = (load.kv_blocks.total - load.kv_blocks.used) * engine.block_size
+        fitting = min(load.waiting, free // max(prompt, 1.0), max(0, engine.slots - load.running))
+        prefills = engine.step.b * prompt * (fitting + 1) + engine.step.a * math.ceil(prompt / engine.token_budget)
+        if load.waiting <= fitting:
+            return prefills
+        rate = self.lengths.finished_per_s() / pods
+        return prefills + (load.waiting - fitting) / rate if rate else math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -54,6 +55,11 @@ class Window:
         """Of the samples there are, also while the window is not full yet; 0 where there is none."""
         return sum(value for _, value in self.samples) / len(self.samples) if self.samples else 0.0
 
+    def quantile(self, q: float) -> float:
+        """The nearest sample such that a share `q` is no greater; 0 where there is none."""
+        ordered = sorted(value for _, value in self.samples)
+        return ordered[max(0, math.ceil(q * len(ordered)) - 1)] if ordered else 0.0
+
     def highest(self) -> float:
         """0 where there is none."""
         return max((value for _, value in self.samples), default=0.0)
@@ -84,6 +90,10 @@ class Lengths:
     def _ratio(self, tokens: int, requests: int) -> float:
         count = sum(sample[requests] for sample in self._grown)
         return sum(sample[tokens] for sample in self._grown) / count if count else 0.0
+
+    def finished_per_s(self) -> float:
+        """Of all pods together."""
+        return sum(sample[4] for sample in self._grown) / self.seconds
 
     def prompt(self) -> float:
         """0 where nothing came."""
