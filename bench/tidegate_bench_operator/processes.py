@@ -18,12 +18,25 @@ from typing import IO, Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tidegate_bench_operator.histogram import Metrics
+
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-Metrics = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 class NotMeasured(Exception):
     """A process ended or never got ready; the message says which, and where its log is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a process runs: one core, and with which priority (below 0 needs root)."""
+
+    core: int
+    nice: int
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        return ("nice", "-n", str(self.nice), "taskset", "-c", str(self.core))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +105,9 @@ class Operator:
 
 
 @contextmanager
-def stand_in(core: int, arguments: Sequence[str]) -> Iterator[StandIn]:
-    """Run the cluster's process on one core."""
-    command = ["taskset", "-c", str(core), sys.executable, "-m", "tidegate_bench_operator.stand_in", *arguments]
+def stand_in(place: Place, arguments: Sequence[str]) -> Iterator[StandIn]:
+    """Run the cluster's process."""
+    command = [*place.command, sys.executable, "-m", "tidegate_bench_operator.stand_in", *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -107,12 +120,12 @@ def stand_in(core: int, arguments: Sequence[str]) -> Iterator[StandIn]:
 
 
 @contextmanager
-def operator(core: int, api_port: int, port: int, folder: Path, arguments: Sequence[str]) -> Iterator[Operator]:
-    """Run the operator's process on another."""
+def operator(place: Place, api_port: int, port: int, folder: Path, arguments: Sequence[str]) -> Iterator[Operator]:
+    """Run the operator's process."""
     config = folder / "kubeconfig"
     config.write_text(yaml.safe_dump(kubeconfig(api_port)))
     command = [
-        *("taskset", "-c", str(core), sys.executable, "-m", "tidegate_operator"),
+        *(*place.command, sys.executable, "-m", "tidegate_operator"),
         *("--engine-image", "engine:1", "--identity", "bench", "--metrics-port", str(port), *arguments),
     ]
     log = folder / "operator.log"

@@ -102,13 +102,15 @@ async def scale(
         while True:
             began, idle = clock(), 0.0
             telemetry.scrape_interval.set(pace.interval)
+            late = 0.0
             for key, after in spread(view.weights(), pace.interval):
-                idle += await _until(began + after)
+                idle += await _until(began + after + late)
                 await under_way.fewer_than(most)
-                if under_way.begin(key, began + after):
+                late = pace.behind(late, clock() - began - after)
+                if under_way.begin(key, began + after + late):
                     asks.create_task(_ask(view, key, queue, under_way, telemetry))
                 telemetry.tick()
-            idle += await _until(began + pace.interval)
+            idle += await _until(began + pace.interval + late)
             pace.round_took(clock() - began, idle)
             telemetry.tick()
 

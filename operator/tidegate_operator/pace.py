@@ -13,6 +13,8 @@ from tidegate_operator.observed import ServiceKey
 
 LATE = 1.05
 """A round this much longer than its interval was late; less is the timer's own."""
+BEHIND_S = 0.1
+"""A turn this much after its time is not made up for."""
 EASE = 0.9
 """By what a stretched interval is shortened after a round that was on time."""
 
@@ -49,6 +51,12 @@ class Pace:
     def is_stretched(self) -> bool:
         """Whether what is configured cannot be kept."""
         return self.interval > self.asked * LATE
+
+    @staticmethod
+    def behind(late: float, now: float) -> float:
+        """By how much the rest of the round is moved back, where it was `late` so far and the turn at hand comes `now`
+        seconds after its place: turns that are hurried after a delay would be a burst, and all of them late."""
+        return now if now > late + BEHIND_S else late
 
     def round_took(self, seconds: float, idle: float) -> None:
         """After a round, `idle` seconds of which there was nothing to do: the next interval.

@@ -46,6 +46,19 @@ def test_the_interval_stretches_and_comes_back(rounds: list[tuple[float, float]]
     assert pace.is_stretched == (interval > 5.25)
 
 
+@pytest.mark.parametrize(
+    ("late", "now", "moved"),
+    [
+        pytest.param(0.0, 0.02, 0.0, id="a timer's own lateness is made up for"),
+        pytest.param(0.0, 1.5, 1.5, id="a second and a half moves the rest of the round back"),
+        pytest.param(1.5, 1.5, 1.5, id="from then on the turns are on time"),
+        pytest.param(1.5, 2.0, 2.0, id="and later still, further back"),
+    ],
+)
+def test_turns_after_a_late_one_are_moved_back_and_not_hurried(late: float, now: float, moved: float) -> None:
+    assert Pace.behind(late, now) == moved
+
+
 @given(st.lists(st.integers(1, 500), max_size=60), st.floats(0.2, 1000))
 def test_places_are_in_order_within_the_interval_and_as_far_apart_as_their_weights(
     weights: list[int], interval: float
@@ -130,6 +143,7 @@ def test_with_more_work_than_time_all_services_wait_alike_and_none_starves() -> 
     async def course() -> None:
         rounds = Rounds(0.1, always(GOOD))  # a round takes ten seconds
         await rounds.run(300)
+        assert rounds.delays_over(0.005) > 0
         counts = {len(times) for times in rounds.decided.values()}
         assert set(rounds.decided) == set(NAMES)
         assert max(counts) - min(counts) <= 1
@@ -137,6 +151,7 @@ def test_with_more_work_than_time_all_services_wait_alike_and_none_starves() -> 
         later = [gap for gap in rounds.gaps() if gap][200:]
         assert min(later) > 8.5
         assert max(later) < 14
+        assert rounds.delays_over(5.0) == 0  # each waits for its turn, not from when it would have had one
         assert f"scrape_interval_seconds {rounds.pace.interval}" in generate_latest(rounds.telemetry.registry).decode()
 
     in_virtual_time(course())
