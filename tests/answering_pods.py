@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from tidegate_operator.observed import UnreadableLoad
 from tidegate_operator.world.load_client import LoadClient
@@ -16,11 +16,15 @@ class AnsweringPods(LoadClient):
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self.asked: list[str] = []
+        self.kept: set[str] = set()
         self.closed = False
 
     async def load(self, ip: str) -> bytes:
         self.asked.append(ip)
         return await self._answer(ip)
+
+    def keep(self, ips: Collection[str]) -> None:
+        self.kept = set(ips)
 
     async def close(self) -> None:
         self.closed = True

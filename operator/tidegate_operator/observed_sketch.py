@@ -53,11 +53,12 @@ class Sketch:
         zero = 0
         for sketch in sketches:
             zero += sketch.zero
-            if not counts:
+            if counts:
+                known = counts.get
+                for k, n in sketch._counts.items():
+                    counts[k] = known(k, 0) + n
+            elif sketch._counts:
                 counts = sketch._counts.copy()
-                continue
-            for k, n in sketch._counts.items():
-                counts[k] = counts.get(k, 0) + n
         return cls.counted(zero, counts)
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -96,12 +97,12 @@ class Backlog:
 
 
 class KeyedQueue:
-    """An awaitable backlog for several workers on one event loop."""
+    """An awaitable backlog for several workers on one event loop; a wish wakes one of them, not all."""
 
     def __init__(self, clock: Callable[[], float], backlog: Backlog | None = None) -> None:
         self._backlog = Backlog() if backlog is None else backlog  # an empty one is false
         self._clock = clock
-        self._changed = asyncio.Event()
+        self._idle: deque[asyncio.Future[None]] = deque()
 
     def __len__(self) -> int:
         return len(self._backlog)
@@ -109,35 +110,43 @@ class KeyedQueue:
     def add(self, key: ServiceKey, after: float | None = None) -> None:
         """Ask for a look at this name, `after` seconds from now (None: after the debounce)."""
         self._backlog.add(key, self._clock(), after)
-        self._changed.set()
+        self._wake()
 
     def remind(self, key: ServiceKey) -> bool:
         """Ask for a look now, unless one is planned; returns whether one is due now."""
         due = self._backlog.remind(key, self._clock())
-        self._changed.set()
+        self._wake()
         return due
 
     async def get(self) -> ServiceKey:
         """Wait for the next name that is due, and take it."""
         while True:
-            self._changed.clear()
             due = self._backlog.next(self._clock())
             if due is not None and due.wait == 0:
                 self._backlog.start(due.key)
+                self._wake()  # there may be another one, for another worker
                 return due.key
-            try:
-                async with asyncio.timeout(None if due is None else due.wait):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await self._change(None if due is None else due.wait)
 
     def succeed(self, key: ServiceKey) -> None:
         """The look is over; wishes made meanwhile are served."""
         self._backlog.succeed(key)
-        self._changed.set()
+        self._wake()
 
     def fail(self, key: ServiceKey) -> float:
         """The look failed; returns after how many seconds it is tried again."""
         wait = self._backlog.fail(key, self._clock())
-        self._changed.set()
+        self._wake()
         return wait
+
+    async def _change(self, within: float | None) -> None:
+        """Until woken, or until so many seconds have passed."""
+        woken = asyncio.get_running_loop().create_future()
+        self._idle.append(woken)
+        await asyncio.wait((woken,), timeout=within)
+        if not woken.done():
+            self._idle.remove(woken)
+
+    def _wake(self) -> None:
+        if self._idle and self._backlog.next(self._clock()) is not None:
+            self._idle.popleft().set_result(None)

@@ -76,8 +76,10 @@ class Scraper:
         owing = sum(t.uid in self._asking or self._readings.get(t.uid, _NOTHING).error is not None for t in targets)
         return Asked(len(targets), owing)
 
-    def keep(self, uids: Collection[str]) -> None:
-        """Forget every pod but these."""
+    def keep(self, targets: Collection[Target]) -> None:
+        """Forget every pod but these, and hang up."""
+        uids = {target.uid for target in targets}
+        self._client.keep({target.ip for target in targets})
         for uid in self._readings.keys() - uids:
             del self._readings[uid]
         self._slow.intersection_update(uids)

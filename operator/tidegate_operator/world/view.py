@@ -84,12 +84,12 @@ class View:
     def weights(self) -> dict[ServiceKey, int]:
         """Every service, and how many pods of it are to be read, plus one for the decision. Forgets all other pods."""
         weights: dict[ServiceKey, int] = {}
-        uids: set[str] = set()
+        kept: list[Target] = []
         for key in self.service_keys():
             targets = self._targets(key)
-            uids.update(target.uid for target in targets)
+            kept += targets
             weights[key] = 1 + len(targets)
-        self._scraper.keep(uids)
+        self._scraper.keep(kept)
         return weights
 
     async def ask(self, key: ServiceKey) -> Asked:

@@ -53,11 +53,12 @@ async def test_a_bad_answer_keeps_the_last_good_report_and_its_time() -> None:
 
 def test_ten_thousand_pods_that_are_gone_are_forgotten() -> None:
     async def course() -> None:
-        scraper = Scraper(always(GOOD), clock=asyncio.get_running_loop().time)
+        scraper = Scraper(pods := always(GOOD), clock=asyncio.get_running_loop().time)
         await scraper.ask([Target(f"u{n}", f"10.0.{n >> 8}.{n & 255}") for n in range(10_000)])
         assert len(scraper) == 10_000
-        scraper.keep({"u7"})
+        scraper.keep([Target("u7", "10.0.0.7")])
         assert len(scraper) == 1
+        assert pods.kept == {"10.0.0.7"}
         assert scraper.reading("u6") is None
         assert reading(scraper, "u7").load is not None
 
