@@ -102,8 +102,9 @@ async def scale(
         while True:
             began, idle = clock(), 0.0
             telemetry.scrape_interval.set(pace.interval)
-            late = 0.0
+            late = before = 0.0
             for key, after in spread(view.weights(), pace.interval):
+                late, before = pace.caught_up(late, after - before), after
                 idle += await _until(began + after + late)
                 await under_way.fewer_than(most)
                 late = pace.behind(late, clock() - began - after)

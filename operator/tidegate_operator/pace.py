@@ -14,7 +14,9 @@ from tidegate_operator.observed import ServiceKey
 LATE = 1.05
 """A round this much longer than its interval was late; less is the timer's own."""
 BEHIND_S = 0.1
-"""A turn this much after its time is not made up for."""
+"""A turn this much after its time moves those that follow."""
+CATCH_UP = 0.2
+"""How much closer turns come while some time is to be made up for: a pause of a second is forgotten after five."""
 EASE = 0.9
 """By what a stretched interval is shortened after a round that was on time."""
 
@@ -51,6 +53,11 @@ class Pace:
     def is_stretched(self) -> bool:
         """Whether what is configured cannot be kept."""
         return self.interval > self.asked * LATE
+
+    @staticmethod
+    def caught_up(late: float, passed: float) -> float:
+        """What is left of being late after `passed` seconds of the plan, made up for a little at a time."""
+        return max(0.0, late - CATCH_UP * passed)
 
     @staticmethod
     def behind(late: float, now: float) -> float:

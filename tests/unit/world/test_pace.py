@@ -59,6 +59,30 @@ def test_turns_after_a_late_one_are_moved_back_and_not_hurried(late: float, now:
     assert Pace.behind(late, now) == moved
 
 
+def test_a_pause_is_made_up_for_little_by_little() -> None:
+    assert Pace.caught_up(1.0, 2.5) == 0.5
+    assert Pace.caught_up(1.0, 60) == 0.0
+
+
+def test_a_processor_that_pauses_now_and_then_stretches_nothing() -> None:
+    async def course() -> None:
+        rounds = Rounds(0.01, always(GOOD))
+
+        async def pauses() -> None:
+            while True:
+                await asyncio.sleep(1.9)
+                pass_time(0.25)
+
+        pausing = asyncio.create_task(pauses())
+        await rounds.run(120)
+        pausing.cancel()
+        assert rounds.pace.interval < 5.25
+        assert max(rounds.gaps()) < 5.75
+        assert rounds.delays_over(0.5) == 0
+
+    in_virtual_time(course())
+
+
 @given(st.lists(st.integers(1, 500), max_size=60), st.floats(0.2, 1000))
 def test_places_are_in_order_within_the_interval_and_as_far_apart_as_their_weights(
     weights: list[int], interval: float
