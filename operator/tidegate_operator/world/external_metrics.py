@@ -32,16 +32,38 @@ class NoCertificate(Exception):
     """The folder holds no certificate that can be used; the message names it and what is wrong."""
 
 
-async def serve(metrics: ServiceMetrics, port: int, tls: Path) -> web.AppRunner:
-    """Listen on `port` with the certificate in the folder `tls` (tls.crt and tls.key, as in a Secret of that type).
+class Certificate:
+    """The certificate in a folder, newest that could be read; one that is renewed is taken for new connections."""
 
-    A certificate that is renewed there is taken for new connections. Raises NoCertificate.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    load(context, tls)
+    def __init__(self, tls: Path) -> None:
+        """Read `tls.crt` and `tls.key`. Raises NoCertificate."""
+        self._tls = tls
+        self._newest = self.context = self._read()
+        self.context.sni_callback = self._use
+
+    def renew(self) -> None:
+        """Read it again. Raises NoCertificate, and then the former one stays in use."""
+        self._newest = self._read()
+
+    def _use(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
+        connection.context = self._newest
+
+    def _read(self) -> ssl.SSLContext:
+        # A context of its own each time: one that fails to load half-way has lost its key.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self._tls / "tls.crt", self._tls / "tls.key")
+        except OSError as error:  # ssl.SSLError is one too
+            raise NoCertificate(f"{self._tls}: no tls.crt and tls.key that fit together: {error}") from error
+        return context
+
+
+async def serve(metrics: ServiceMetrics, port: int, tls: Path) -> web.AppRunner:
+    """Listen on `port` with the certificate in the folder `tls`, as in a Secret of that type. Raises NoCertificate."""
+    certificate = Certificate(tls)
 
     async def renewing(_: web.Application) -> AsyncIterator[None]:
-        task = asyncio.create_task(_renew(context, tls))
+        task = asyncio.create_task(_renew(certificate))
         yield
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -51,23 +73,15 @@ async def serve(metrics: ServiceMetrics, port: int, tls: Path) -> web.AppRunner:
     app.cleanup_ctx.append(renewing)
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
-    await web.TCPSite(runner, port=port, ssl_context=context).start()
+    await web.TCPSite(runner, port=port, ssl_context=certificate.context).start()
     return runner
 
 
-def load(context: ssl.SSLContext, tls: Path) -> None:
-    """Use the folder's certificate from the next handshake on. Raises NoCertificate."""
-    try:
-        context.load_cert_chain(tls / "tls.crt", tls / "tls.key")
-    except OSError as error:  # ssl.SSLError is one too
-        raise NoCertificate(f"{tls}: no tls.crt and tls.key that fit together: {error}") from error
-
-
-async def _renew(context: ssl.SSLContext, tls: Path) -> None:
+async def _renew(certificate: Certificate) -> None:
     while True:
         await asyncio.sleep(RELOAD_EVERY_S)
         try:
-            await asyncio.to_thread(load, context, tls)
+            await asyncio.to_thread(certificate.renew)
         except NoCertificate as error:
             log.warning("%s; the former certificate stays in use", error)
 

@@ -51,8 +51,10 @@ async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path, m
         port = next(address[1] for address in runner.addresses if "." in address[0])
         assert await answered(port, old, host)
         new = make(tmp_path / "new", host)
-        shutil.copy(tmp_path / "new/tls.key", tls)  # for a moment the two do not fit together
-        shutil.copy(tmp_path / "new/tls.crt", tls)
+        shutil.copy(tmp_path / "new/tls.crt", tls)  # until the key follows, the two do not fit together
+        await asyncio.sleep(0.1)
+        assert await answered(port, old, host), "the former one stays in use"
+        shutil.copy(tmp_path / "new/tls.key", tls)
         async with asyncio.timeout(20):
             while not await answered(port, new, host):
                 pass
