@@ -12,9 +12,17 @@ from tidegate_lab.demo import command as demo
 from tidegate_lab.demo.shell import StepFailed
 from tidegate_lab.explain import command as explain
 from tidegate_lab.load import command as load
+from tidegate_lab.plan import command as plan
 from tidegate_lab.simulate.engine_file import EngineError
+from tidegate_lab.simulate.scenario import ScenarioError
 from tidegate_lab.traffic.table import TraceError
 from tidegate_lab.watch import command as watch
+from tidegate_lab.what_if import command as simulate
+from tidegate_lab.what_if.policies_by_name import PolicyError
+from tidegate_lab.what_if.service_file import ServiceFileError
+
+FAILURES = (ClusterError, EngineError, PolicyError, ScenarioError, ServiceFileError, StepFailed, TraceError)
+"""What people can mend, and are told in a line."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,8 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("load", "send real streaming requests and measure the answers", load.add_flags, load.load),
         ("watch", "a live table of one service", watch.add_flags, watch.watch),
         ("explain", "why a service has as many replicas as it has", explain.add_flags, explain.explain),
+        ("simulate", "what a service would do with some traffic", simulate.add_flags, simulate.simulate),
         ("status", "one line a service", None, watch.status),
         ("calibrate", "fit the simulator to a measured run", calibrate.add_flags, calibrate.calibrate),
+        ("plan", "how many replicas a load needs, and whether its targets can be attained", plan.add_flags, plan.plan),
         ("demo", "the whole of it on a real Kubernetes: make demo", demo.add_flags, demo.demo),
         ("images", "build the images and load them into the testbed", demo.add_image_flags, demo.images),
     ):
@@ -37,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         return int(arguments.run(arguments))
-    except (ClusterError, EngineError, StepFailed, TraceError) as error:
+    except FAILURES as error:
         print(f"tidegate {arguments.verb}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

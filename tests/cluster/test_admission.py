@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -429,6 +430,17 @@ def test_what_is_right_is_accepted(kind: RealCluster, spec: Json) -> None:
 def test_an_example_applies(kind: RealCluster, binaries: Binaries, example: Path) -> None:
     said = kind.kubectl(binaries.path("kubectl"), "apply", "--dry-run=server", "--validate=strict", "-f", str(example))
     assert said.count("(server dry run)") == len(list(yaml.safe_load_all(example.read_text())))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/scaling.md"])
+def test_what_a_page_shows_applies(kind: RealCluster, binaries: Binaries, page: str) -> None:
+    """Whole objects of kinds that are served here; KEDA's are not."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    shown = [b for b in blocks if b.startswith(("apiVersion: tidegate.dev/", "apiVersion: autoscaling/"))]
+    assert shown
+    for text in shown:
+        words = ("apply", "--dry-run=server", "--validate=strict", "-f", "-")
+        assert "(server dry run)" in kind.kubectl(binaries.path("kubectl"), *words, text=text)
 
 
 def test_a_scaled_service_shows_its_defaults(kind: RealCluster) -> None:

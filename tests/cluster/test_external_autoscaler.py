@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from real_cluster import Json, RealCluster, condition, wait_for
+from tidegate_lab.explain.account import account
 from tidegate_testbed.instance import NODE_IP
 from tidegate_testbed.processes import inside
 from tidegate_testbed.programs import Binaries
@@ -121,6 +124,12 @@ def replicas(room: Any) -> tuple[int, int]:
     return room.get("web")["spec"]["replicas"], deployment["spec"]["replicas"]
 
 
+def hears(room: Any) -> str:
+    """Whether the HPA gets a number: its condition ScalingActive."""
+    hpa = room.cluster.get("horizontalpodautoscalers", room.name, "web")
+    return str(condition(hpa, "ScalingActive").get("status"))
+
+
 def say(room: Any) -> str:
     hpa = room.cluster.get("horizontalpodautoscalers", room.name, "web") or {}
     scaling = room.get("web").get("status", {}).get("scaling", {})
@@ -136,15 +145,7 @@ def test_an_hpa_follows_what_tidegate_wants_the_deployment_follows_the_hpa_and_n
     room.wait("web is Ready", lambda: condition(room.get("web"), "Ready").get("status") == "True", 90)
     kubectl = binaries.path("kubectl")
     room.cluster.kubectl(kubectl, "apply", "-f", "-", text=json.dumps(the_example(room)))
-    wait_for(
-        "the HPA reads the metric",
-        lambda: (
-            condition(room.cluster.get("horizontalpodautoscalers", room.name, "web"), "ScalingActive").get("status")
-            == "True"
-        ),
-        30,
-        say=lambda: say(room),
-    )
+    wait_for("the HPA reads the metric", lambda: hears(room) == "True", 30, say=lambda: say(room))
     assert replicas(room) == (1, 1)
 
     with load(room):
@@ -152,6 +153,11 @@ def test_an_hpa_follows_what_tidegate_wants_the_deployment_follows_the_hpa_and_n
         wait_for(
             "both are ready", lambda: room.get("web")["status"].get("readyReplicas") == 2, 90, say=lambda: say(room)
         )
+    # Nothing is asked for any more, but nobody says so: the number holds.
+    room.operator.end(signal.SIGKILL)
+    wait_for("the HPA hears nothing", lambda: hears(room) == "False", 60, say=lambda: say(room))
+    assert replicas(room) == (2, 2)
+    room.operator.start()
     wait_for("back to one", lambda: replicas(room) == (1, 1), 120, say=lambda: say(room))
 
     service = room.get("web")
@@ -165,3 +171,7 @@ def test_an_hpa_follows_what_tidegate_wants_the_deployment_follows_the_hpa_and_n
     assert moves[:2] == [(2, 1), (1, 2)], "one step up and one down"
     assert len(moves) == 3, "and the first look"
     assert service["metadata"]["generation"] == 3, "created, up, down: nobody wrote the number in between"
+    told = "\n".join(account(service, time.time()))
+    assert f"{room.name}/web: 1 replicas wanted, " in told
+    assert "(mode external)" in told
+    assert "2 -> 1" in told

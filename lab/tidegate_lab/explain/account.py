@@ -142,7 +142,8 @@ def _history(scaling: ScalingStatus, now: float) -> Iterator[str]:
     for change in scaling.history:
         ago = _span(max(0.0, now - datetime.fromisoformat(change.time).timestamp()))
         advice = "" if change.recommended is None else f" (Tidegate would have chosen {change.recommended})"
-        yield f"  {ago:>7} ago  {change.before} -> {change.desired}{advice}  {change.reason}: {change.message}"
+        number = f"{change.before} -> {change.desired}" if change.before != change.desired else f"{change.desired}"
+        yield f"  {ago:>7} ago  {number}{advice}  {change.reason}: {change.message}"
         yield from _terms(change.terms, change.term, " " * 15)
 
 

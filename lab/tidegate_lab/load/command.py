@@ -9,12 +9,14 @@ import math
 import signal
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 
 from tidegate_lab.load.report import Report
 from tidegate_lab.load.run import Load, Plan, Progress
+from tidegate_lab.load.samples_file import write_samples
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +31,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=_positive, default=120.0, help="seconds until a request has failed (120)")
     parser.add_argument("--prompt-tokens", type=_count, default=100, help="length of prompts, about (100)")
     parser.add_argument("--max-tokens", type=_count, default=32, help="length of answers (32)")
+    parser.add_argument("--spread", type=_share, default=0.0, help="lengths are even within this share of them (0)")
     parser.add_argument("--seed", type=int, default=0, help="the same seed, the same arrivals and prompts (0)")
     parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.add_argument("--samples", type=Path, help="write each completed request's times, for tidegate calibrate")
     parser.add_argument("--progress", action="store_true", help="a line of JSON a second on stderr")
 
 
@@ -54,19 +58,22 @@ def load(arguments: argparse.Namespace) -> int:
         timeout_s=arguments.timeout,
         prompt_tokens=arguments.prompt_tokens,
         max_tokens=arguments.max_tokens,
+        spread=arguments.spread,
         seed=arguments.seed,
     )
-    report = asyncio.run(_measure(plan, arguments.progress))
+    report = asyncio.run(_measure(plan, arguments.progress, arguments.samples))
     print(json.dumps(report.as_json()) if arguments.output == "json" else report.text(), flush=True)
     return 0 if report.sent and not report.failed else 1
 
 
-async def _measure(plan: Plan, progress: bool) -> Report:
+async def _measure(plan: Plan, progress: bool, samples: Path | None) -> Report:
     run = Load(plan)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, run.stop)
     took = await run.run(_tell if progress else None)
+    if samples:
+        write_samples(samples, run.outcomes)
     return Report.of(plan, run.outcomes, took)
 
 
@@ -94,6 +101,16 @@ def _positive(text: str) -> float:
         value = math.nan
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share: give a number from 0, below 1")
     return value
 
 

@@ -19,3 +19,11 @@ def prompt(seed: int, number: int, tokens: int) -> str:
     source = random.Random(f"{seed}/{number}")
     words = " ".join(source.choices(WORDS, k=max(1, tokens - TEMPLATE_TOKENS)))
     return f"{words}. Write a long story with these words."
+
+
+def lengths(seed: int, number: int, prompt_tokens: int, max_tokens: int, spread: float) -> tuple[int, int]:
+    """How long prompt and answer of request `number` are to be: each even within `spread` of what is asked."""
+    source = random.Random(f"{seed}/{number}/lengths")
+    low, high = 1 - spread, 1 + spread
+    prompt, answer = (max(1, round(mean * source.uniform(low, high))) for mean in (prompt_tokens, max_tokens))
+    return prompt, answer

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from tidegate_lab.load.arrivals import poisson
-from tidegate_lab.load.prompts import prompt
+from tidegate_lab.load.prompts import lengths, prompt
 from tidegate_lab.load.stream import Ask, Outcome, client, send
 
 
@@ -27,6 +27,8 @@ class Plan:
     timeout_s: float = 120.0
     prompt_tokens: int = 100
     max_tokens: int = 32
+    spread: float = 0.0
+    """Lengths are drawn evenly from so much less to so much more than these two."""
     seed: int = 0
 
     @property
@@ -104,8 +106,9 @@ class Load:
     async def _one(self, http: httpx.AsyncClient, began: float, due: float) -> Outcome:
         number, plan = self.sent, self.plan
         self.sent += 1
-        text = prompt(plan.seed, number, plan.prompt_tokens)
-        outcome = await send(http, plan.url, Ask(number, due, plan.model, text, plan.max_tokens, plan.timeout_s))
+        prompt_tokens, max_tokens = lengths(plan.seed, number, plan.prompt_tokens, plan.max_tokens, plan.spread)
+        text = prompt(plan.seed, number, prompt_tokens)
+        outcome = await send(http, plan.url, Ask(number, due, plan.model, text, max_tokens, plan.timeout_s))
         outcome.due_s = due - began
         self.outcomes.append(outcome)
         return outcome

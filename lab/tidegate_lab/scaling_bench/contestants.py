@@ -30,7 +30,8 @@ class Contestant:
     setting: str
     values: tuple[float, ...]
     default: float
-    make: Callable[[Scenario, Ground, float], Policy]
+    make: Callable[[Scenario, Ground | None, float], Policy]
+    """None for the ground: outside the bench, where no oracle has run and only `static` would need one."""
     module: str
     """What its law lies in, by file below `simulate`; a change there makes its kept runs worthless, and only its."""
 
@@ -39,15 +40,17 @@ class Contestant:
             raise ValueError(f"{self.name}: the default {self.default:g} is not among the values {self.values}")
 
 
-def _rival(law: Callable[[Told, float], Policy]) -> Callable[[Scenario, Ground, float], Policy]:
+def _rival(law: Callable[[Told, float], Policy]) -> Callable[[Scenario, Ground | None, float], Policy]:
     return lambda scenario, ground, setting: law(Told.of(scenario), setting)
 
 
-def _share_of_peak(scenario: Scenario, ground: Ground, setting: float) -> Policy:
+def _share_of_peak(scenario: Scenario, ground: Ground | None, setting: float) -> Policy:
+    if ground is None:
+        raise ValueError("a share of the oracle's peak needs an oracle that has run")
     return Static(Told.of(scenario), round(setting * ground.oracle_peak))
 
 
-def _ours(scenario: Scenario, ground: Ground, setting: float) -> Policy:
+def _ours(scenario: Scenario, ground: Ground | None, setting: float) -> Policy:
     return ours_for(scenario)
 
 

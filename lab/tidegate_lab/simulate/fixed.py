@@ -8,7 +8,6 @@ from math import inf
 import numpy as np
 
 from tidegate_lab.simulate.engine import EngineModel
-from tidegate_lab.simulate.leap import LeapServers
 from tidegate_lab.simulate.scenario import ColdStart, Scenario
 from tidegate_lab.simulate.servers import Times
 from tidegate_lab.traffic.trace import Trace
@@ -41,6 +40,9 @@ def serve_with(replicas: int, trace: Trace, engine: EngineModel) -> Served:
     """Serve all of it, each request by the replica with the fewest inside, until the last has ended."""
     if replicas < 1:
         raise ValueError(f"replicas {replicas}: give 1 or more")
+    # Here, since numba takes a second to import, which no other verb of `tidegate` need wait for.
+    from tidegate_lab.simulate.leap import LeapServers
+
     servers = LeapServers(Scenario(trace=trace, engine=engine, cold_start=ColdStart(median_s=0.0)))
     for number in range(replicas):
         servers.open(number)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegate_lab.simulate.engine import EngineModel
+from tidegate_lab.simulate.scenario import ScenarioError
 from tidegate_lab.traffic.trace import Trace
 
 Rows = NDArray[Any]
@@ -98,10 +99,12 @@ class Rules(NamedTuple):
 
 
 def rules_of(engine: EngineModel) -> Rules:
-    """Raises ValueError for what lets nothing run."""
+    """Raises ScenarioError for what lets nothing run."""
     blocks = engine.kv_tokens // engine.block_size
     if min(engine.slots, engine.token_budget, engine.block_size, blocks) < 1:
-        raise ValueError(f"engine {engine.name}: slots, token_budget, block_size and kv_tokens must let a request run")
+        raise ScenarioError(
+            f"engine {engine.name}: slots, token_budget, block_size and kv_tokens must let a request run"
+        )
     step = engine.step
     most_queued = -1 if engine.most_queued is None else engine.most_queued
     return Rules(

@@ -7,21 +7,19 @@ import math
 from tidegate_operator.observed import Phase
 
 from tidegate_lab.simulate.fleet import Fleet
-from tidegate_lab.simulate.leap import LeapServers
 from tidegate_lab.simulate.observer import Observer
 from tidegate_lab.simulate.outcome import Moment, Outcome
 from tidegate_lab.simulate.policy import Policy
-from tidegate_lab.simulate.scenario import EPOCH, Mode, Scenario
+from tidegate_lab.simulate.scenario import EPOCH, Mode, Scenario, ScenarioError
 from tidegate_lab.simulate.servers import Servers
-from tidegate_lab.simulate.stepwise import StepwiseServers
 
 
 def simulate(scenario: Scenario, policy: Policy) -> Outcome:
-    """Run the scenario to its end; the policy must be new. Raises ValueError for what cannot be simulated."""
+    """Run the scenario to its end; the policy must be new. Raises ScenarioError."""
     if scenario.scrape_interval_s <= 0 or policy.interval_s <= 0:
-        raise ValueError("scrape_interval_s and the policy's interval_s must be over 0")
+        raise ScenarioError("scrape_interval_s and the policy's interval_s must be over 0")
     if not 0 <= scenario.scrape_delay_s < scenario.scrape_interval_s:
-        raise ValueError(f"scrape_delay_s {scenario.scrape_delay_s}: must be 0 or more, and under scrape_interval_s")
+        raise ScenarioError(f"scrape_delay_s {scenario.scrape_delay_s}: must be 0 or more, and under scrape_interval_s")
     servers = _servers(scenario)
     fleet = Fleet(scenario, servers)
     observer = Observer(scenario, fleet, servers, policy.wants_sketches)
@@ -78,6 +76,10 @@ def simulate(scenario: Scenario, policy: Policy) -> Outcome:
 
 
 def _servers(scenario: Scenario) -> Servers:
+    # Here, since numba takes a second to import, which no other verb of `tidegate` need wait for.
+    from tidegate_lab.simulate.leap import LeapServers
+    from tidegate_lab.simulate.stepwise import StepwiseServers
+
     return StepwiseServers(scenario) if scenario.mode is Mode.EXACT else LeapServers(scenario)
 
 

@@ -12,6 +12,10 @@ EPOCH = 1_700_000_000.0
 """What the clock says when virtual time is 0."""
 
 
+class ScenarioError(ValueError):
+    """It cannot be simulated; the message is one line."""
+
+
 class Mode(StrEnum):
     """How closely steps are followed."""
 
