@@ -15,6 +15,7 @@ from tidegate_lab.load import command as load
 from tidegate_lab.plan import command as plan
 from tidegate_lab.simulate.engine_file import EngineError
 from tidegate_lab.simulate.scenario import ScenarioError
+from tidegate_lab.traffic import command as trace
 from tidegate_lab.traffic.table import TraceError
 from tidegate_lab.watch import command as watch
 from tidegate_lab.what_if import command as simulate
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ("simulate", "what a service would do with some traffic", simulate.add_flags, simulate.simulate),
         ("status", "one line a service", None, watch.status),
         ("calibrate", "fit the simulator to a measured run", calibrate.add_flags, calibrate.calibrate),
+        ("trace", "look at traffic, take a part of it, and write it for tidegate load", trace.add_flags, trace.trace),
         ("plan", "how many replicas a load needs, and whether its targets can be attained", plan.add_flags, plan.plan),
         ("demo", "the whole of it on a real Kubernetes: make demo", demo.add_flags, demo.demo),
         ("images", "build the images and load them into the testbed", demo.add_image_flags, demo.images),

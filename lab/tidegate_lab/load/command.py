@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tidegate_lab.load.arrivals import recorded
 from tidegate_lab.load.report import Report
 from tidegate_lab.load.run import Load, Plan, Progress
 from tidegate_lab.load.samples_file import write_samples
@@ -26,8 +27,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--rate", type=_positive, help="requests a second, arriving by the clock (open loop, Poisson)")
     shape.add_argument("--concurrency", type=_count, help="requests at a time, each after the last (closed loop)")
-    parser.add_argument("--requests", type=_count, default=100, help="at most so many (100)")
-    parser.add_argument("--duration", type=_positive, default=60.0, help="send for at most so many seconds (60)")
+    shape.add_argument("--trace", type=Path, help="requests of a file that `tidegate trace --write` made")
+    parser.add_argument("--requests", type=_count, help="at most so many (100, or all of the trace)")
+    parser.add_argument("--duration", type=_positive, help="send for at most so many seconds (60, or all of the trace)")
     parser.add_argument("--timeout", type=_positive, default=120.0, help="seconds until a request has failed (120)")
     parser.add_argument("--prompt-tokens", type=_count, default=100, help="length of prompts, about (100)")
     parser.add_argument("--max-tokens", type=_count, default=32, help="length of answers (32)")
@@ -41,6 +43,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def load(arguments: argparse.Namespace) -> int:
     """Run it. Exit code 0 where all was answered, 1 where a request failed or nothing was sent."""
     try:
+        trace = recorded(arguments.trace) if arguments.trace else ()
+    except ValueError as error:
+        print(f"tidegate load: {error}", file=sys.stderr)
+        return 1
+    try:
         model = arguments.model or _first_model(arguments.url)
     except httpx.HTTPError as error:
         print(
@@ -52,9 +59,10 @@ def load(arguments: argparse.Namespace) -> int:
         url=arguments.url,
         model=model,
         rate=arguments.rate,
-        concurrency=arguments.concurrency or (None if arguments.rate else 1),
-        requests=arguments.requests,
-        duration_s=arguments.duration,
+        concurrency=arguments.concurrency or (None if arguments.rate or trace else 1),
+        requests=arguments.requests or len(trace) or 100,
+        duration_s=arguments.duration or (trace[-1].at_s if trace else 60.0),
+        trace=trace,
         timeout_s=arguments.timeout,
         prompt_tokens=arguments.prompt_tokens,
         max_tokens=arguments.max_tokens,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import httpx
 
-from tidegate_lab.load.arrivals import poisson
+from tidegate_lab.load.arrivals import Arrival, poisson
 from tidegate_lab.load.prompts import lengths, prompt
 from tidegate_lab.load.stream import Ask, Outcome, client, send
 
@@ -30,13 +30,33 @@ class Plan:
     spread: float = 0.0
     """Lengths are drawn evenly from so much less to so much more than these two."""
     seed: int = 0
+    trace: tuple[Arrival, ...] = ()
+    """Where there are any: these, with answers of just that length, instead of a rate or a concurrency."""
 
     @property
     def shape(self) -> str:
         """In words, for the report."""
+        if self.trace:
+            return f"open loop, a trace of {len(self.trace)} requests"
         if self.rate is not None:
             return f"open loop, {self.rate:g} requests/s (Poisson, seed {self.seed})"
         return f"closed loop, {self.concurrency} at a time (seed {self.seed})"
+
+    def times(self) -> Iterator[float]:
+        """Seconds from the start at which requests are due, in an open loop."""
+        if self.trace:
+            return (arrival.at_s for arrival in self.trace[: self.requests] if arrival.at_s <= self.duration_s)
+        return poisson(self.rate or 0.0, self.seed, self.requests, self.duration_s)
+
+    def ask(self, number: int, due: float) -> Ask:
+        """The request of this number."""
+        if self.trace:
+            arrival = self.trace[number]
+            wanted = (arrival.prompt_tokens, arrival.output_tokens)
+        else:
+            wanted = lengths(self.seed, number, self.prompt_tokens, self.max_tokens, self.spread)
+        text = prompt(self.seed, number, wanted[0])
+        return Ask(number, due, self.model, text, wanted[1], self.timeout_s, exact=bool(self.trace))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +89,8 @@ class Load:
         async with client() as http, asyncio.TaskGroup() as group:
             teller = group.create_task(self._tell(began, tell)) if tell else None
             async with asyncio.TaskGroup() as requests:
-                if self.plan.rate is not None:
-                    await self._open(http, requests, began, self.plan.rate)
+                if self.plan.trace or self.plan.rate is not None:
+                    await self._open(http, requests, began)
                 else:
                     for _ in range(self.plan.concurrency or 1):
                         requests.create_task(self._worker(http, began))
@@ -86,8 +106,8 @@ class Load:
         failed = sum(1 for o in self.outcomes if o.failure)
         return Progress(at_s, self.sent, self.sent - len(self.outcomes), len(self.outcomes) - failed, failed)
 
-    async def _open(self, http: httpx.AsyncClient, group: asyncio.TaskGroup, began: float, rate: float) -> None:
-        for at in poisson(rate, self.plan.seed, self.plan.requests, self.plan.duration_s):
+    async def _open(self, http: httpx.AsyncClient, group: asyncio.TaskGroup, began: float) -> None:
+        for at in self.plan.times():
             await self._pause(began + at - time.perf_counter())
             if self.stopping.is_set():
                 return
@@ -106,9 +126,7 @@ class Load:
     async def _one(self, http: httpx.AsyncClient, began: float, due: float) -> Outcome:
         number, plan = self.sent, self.plan
         self.sent += 1
-        prompt_tokens, max_tokens = lengths(plan.seed, number, plan.prompt_tokens, plan.max_tokens, plan.spread)
-        text = prompt(plan.seed, number, prompt_tokens)
-        outcome = await send(http, plan.url, Ask(number, due, plan.model, text, max_tokens, plan.timeout_s))
+        outcome = await send(http, plan.url, plan.ask(number, due))
         outcome.due_s = due - began
         self.outcomes.append(outcome)
         return outcome

@@ -22,6 +22,8 @@ class Ask:
     prompt: str
     max_tokens: int
     timeout_s: float
+    exact: bool = False
+    """Whether the answer is to be of just that many tokens, wherever the model would end it."""
 
     def body(self) -> dict[str, Any]:
         """The JSON of the request."""
@@ -32,7 +34,7 @@ class Ask:
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
-        }
+        } | ({"ignore_eos": True} if self.exact else {})
 
 
 @dataclass(slots=True)

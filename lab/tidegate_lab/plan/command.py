@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 from tidegate_operator.resource import format_duration, parse_duration
@@ -12,8 +11,8 @@ from tidegate_lab.plan.needed import Fixed, Floor, NeverEnough, Wanted, fixed, f
 from tidegate_lab.simulate.engine import ENGINES, EngineModel
 from tidegate_lab.simulate.engine_file import engine_of
 from tidegate_lab.simulate.scenario import Targets
-from tidegate_lab.traffic.named import TRACES, named
-from tidegate_lab.traffic.read import Unit, read_trace
+from tidegate_lab.traffic.command import about
+from tidegate_lab.traffic.flags import add_trace_flags, trace_of
 from tidegate_lab.traffic.shape import at_times_the_rate
 from tidegate_lab.traffic.synthetic import Lengths, constant
 from tidegate_lab.traffic.table import TraceError
@@ -31,13 +30,10 @@ _REMEDIES = {
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The load, the engine, what is promised, and what a replica costs."""
-    parser.add_argument("--trace", help=f"a file of requests (CSV or JSON-lines), or one of {', '.join(TRACES)}")
+    add_trace_flags(parser, required=False)
     parser.add_argument("--rate", type=_positive, help="requests a second: of the trace scaled to it, or Poisson")
     parser.add_argument("--prompt-tokens", type=_count, default=1000, help="without --trace: of each prompt (1000)")
     parser.add_argument("--output-tokens", type=_count, default=200, help="without --trace: of each answer (200)")
-    for column in ("time", "prompt", "output"):
-        parser.add_argument(f"--{column}-column", help="name of a column; those of known formats need none")
-    parser.add_argument("--unit", type=Unit, choices=list(Unit), help="of numbers in the column of times")
     parser.add_argument(
         "--engine", default="rtx4090-llama-8b", help=f"{', '.join(ENGINES)}, a file of tidegate calibrate, or a,b,c"
     )
@@ -56,12 +52,7 @@ def plan(arguments: argparse.Namespace) -> int:
     trace = _traffic(arguments)
     for note in trace.notes:
         print(f"{trace.name}: {note}")
-    minutes = np.histogram(trace.at, bins=max(1, int(trace.seconds // 60)), range=(0, max(trace.seconds, 60)))[0]
-    print(
-        f"{trace.name}: {len(trace):,} requests in {trace.seconds / 60:.1f} min, {trace.rate:.3g} a second, "
-        f"{minutes.max() / 60:.3g} in the busiest minute; {trace.prompt.mean():.0f} tokens in and "
-        f"{trace.output.mean():.0f} out on average"
-    )
+    print(about(trace))
     try:
         best = floors(trace, engine, wanted)
         _tell_floors(best, engine, wanted)
@@ -124,16 +115,7 @@ def _traffic(arguments: argparse.Namespace) -> Trace:
             raise TraceError("--trace or --rate: give one of them, or both for a trace scaled to a rate")
         lengths = Lengths.fixed(arguments.prompt_tokens, arguments.output_tokens)
         return constant(f"{arguments.rate:g} requests a second", arguments.rate, _WARM_UP_S + _CONSTANT_S, lengths)
-    if arguments.trace in TRACES and not Path(arguments.trace).exists():
-        trace = named(arguments.trace)
-    else:
-        trace = read_trace(
-            arguments.trace,
-            time=arguments.time_column,
-            prompt=arguments.prompt_column,
-            output=arguments.output_column,
-            unit=arguments.unit,
-        )
+    trace = trace_of(arguments)
     return trace if arguments.rate is None else at_times_the_rate(trace, arguments.rate / trace.rate)
 
 

@@ -12,11 +12,11 @@ from tidegate_lab.traffic.table import TraceError
 from tidegate_lab.traffic.trace import Trace
 
 
-def add_trace_flags(parser: argparse.ArgumentParser) -> None:
+def add_trace_flags(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """`--trace`, what its columns are called, and what part of it is taken."""
     parser.add_argument(
         "--trace",
-        required=True,
+        required=required,
         metavar="FILE",
         help=f"CSV or JSON-lines, plain or gzipped, or one of {', '.join(TRACES)}",
     )

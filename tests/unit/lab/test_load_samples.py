@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 from tidegate_lab.calibrate.measured import read_measured
+from tidegate_lab.cli import main
+from tidegate_lab.load.arrivals import Arrival, recorded
 from tidegate_lab.load.prompts import lengths
+from tidegate_lab.load.run import Plan
 from tidegate_lab.load.samples_file import write_samples
 from tidegate_lab.load.stream import Outcome
 from tidegate_lab.traffic.read import read_trace
@@ -37,3 +40,33 @@ def test_lengths_spread_evenly_about_what_is_asked_and_are_the_same_for_a_seed()
     assert (min(prompts) >= 50, max(prompts) <= 150, min(answers) >= 20, max(answers) <= 60) == (True,) * 4
     assert sum(prompts) / 400 == pytest.approx(100, rel=0.05)
     assert lengths(5, 1, 100, 40, 0.0) == (100, 40)
+
+
+def test_a_part_of_a_trace_is_written_read_and_sent_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "part.jsonl"
+    flags = ["--start", "60", "--seconds", "120", "--longest", "3000", "--write", str(path)]
+    assert main(["trace", "--trace", "azure-conv", *flags]) == 0
+    assert "requests of more than 3000 tokens are left out" in capsys.readouterr().out
+    arrivals, again = recorded(path), read_trace(path)
+    assert [arrival.prompt_tokens for arrival in arrivals] == again.prompt.tolist()
+    assert max(arrival.prompt_tokens + arrival.output_tokens for arrival in arrivals) <= 3000
+    plan = Plan(url="http://x", model="m", trace=arrivals, requests=len(arrivals), duration_s=arrivals[-1].at_s)
+    assert list(plan.times()) == pytest.approx(again.at.tolist())
+    ask = plan.ask(3, 0.0)
+    assert (ask.max_tokens, ask.body()["ignore_eos"]) == (arrivals[3].output_tokens, True)
+    assert len(ask.prompt.split()) == pytest.approx(arrivals[3].prompt_tokens, rel=0.2)
+
+
+def test_bounds_hold_for_a_trace_too() -> None:
+    trace = tuple(Arrival(at, 10, 5) for at in (0.0, 1.0, 2.0, 3.0))
+    assert list(Plan(url="u", model="m", trace=trace, requests=3, duration_s=9).times()) == [0, 1, 2]
+    assert list(Plan(url="u", model="m", trace=trace, requests=9, duration_s=1.5).times()) == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["[1]\n", '{"arrived_s": 1}\n', "no\n"])
+def test_what_is_no_trace_to_send_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=r"x\.jsonl:1: is no request; `tidegate trace --write` makes such a file"):
+        recorded(tmp_path / "x.jsonl")
