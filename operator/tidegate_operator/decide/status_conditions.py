@@ -138,9 +138,12 @@ def _scaling(f: Findings) -> Said | None:
         return None
     off = f.policy.paused or decision.data_state in (DataState.STALE, DataState.MISSING)
     status: Truth = "False" if off else "True"
+    message = decision.message
     if f.policy.mode is Mode.EXTERNAL and not off:
         status = "Unknown"
-    return Said(type="ScalingActive", status=status, reason=decision.reason, message=decision.message)
+        if decision.recommended != decision.replicas:
+            message += f"; Tidegate would choose {decision.recommended}"
+    return Said(type="ScalingActive", status=status, reason=decision.reason, message=message)
 
 
 def _slo(f: Findings) -> Said | None:

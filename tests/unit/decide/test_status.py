@@ -341,6 +341,10 @@ def test_for_an_outside_autoscaler_another_recommendation_alone_is_a_figure_and_
     assert status.scaling is not None
     assert calm.scaling is not None
     assert (calm.scaling.recommended, status.scaling.recommended) == (None, 2)
+    said = condition(status, "ScalingActive")
+    assert said is not None
+    assert (said.status, said.reason) == ("Unknown", "External")
+    assert said.message.endswith("through the scale subresource; Tidegate would choose 2")
     assert status.scaling.history == calm.scaling.history
     assert not is_write_due(calm, status, NOW - 5, NOW)
     assert is_write_due(calm, status, NOW - 31, NOW)
