@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from real_cluster import Json, RealCluster, wait_for
+from real_cluster import Json, RealCluster, condition, wait_for
 from tidegate_testbed import images, node
 from tidegate_testbed.instance import Instance, instance
 from tidegate_testbed.processes import inside
@@ -68,6 +68,21 @@ def cluster(testbed: Instance) -> Iterator[RealCluster]:
     real = RealCluster(testbed.kubeconfig)
     yield real
     real.close()
+
+
+@pytest.fixture(scope="session")
+def kind(cluster: RealCluster, binaries: Binaries) -> RealCluster:
+    """The API server with the CRD of this tree."""
+    cluster.kubectl(
+        binaries.path("kubectl"), "apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"),
+    )  # fmt: skip
+    name = "inferenceservices.tidegate.dev"
+    wait_for(
+        "the CRD is served",
+        lambda: condition(cluster.get("customresourcedefinitions", None, name), "Established").get("status") == "True",
+        30,
+    )
+    return cluster
 
 
 @pytest.fixture(scope="session")

@@ -9,66 +9,16 @@ from typing import Any
 
 import pytest
 import yaml
-from real_cluster import Json, RealCluster, condition, wait_for
+from admission import SOURCE, bad, refusal, scaling
+from real_cluster import Json, RealCluster
 from tidegate_testbed.programs import Binaries
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "crds/examples").glob("*.yaml"))
-SOURCE = {"source": "pvc://models/m.gguf"}
 DRAFT = {"method": "draft", "draftSource": "pvc://others/d.gguf"}
 NO_DURATION = "is no duration over zero; write one like 500ms, 2s or 5m"
-
-
-@pytest.fixture(scope="module")
-def kind(cluster: RealCluster, binaries: Binaries) -> RealCluster:
-    """The API server with the CRD of this tree."""
-    cluster.kubectl(
-        binaries.path("kubectl"), "apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "crds"),
-    )  # fmt: skip
-    name = "inferenceservices.tidegate.dev"
-    wait_for(
-        "the CRD is served",
-        lambda: condition(cluster.get("customresourcedefinitions", None, name), "Established").get("status") == "True",
-        30,
-    )
-    return cluster
-
-
-def refusal(cluster: RealCluster, spec: Json, name: str = "web") -> str:
-    """The API server's words about a create with strict field validation; empty where it would accept it."""
-    body = {
-        "apiVersion": "tidegate.dev/v1alpha1",
-        "kind": "InferenceService",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec,
-    }
-    path = cluster.path("inferenceservices", "default")
-    answer = cluster.http.post(path, json=body, params={"dryRun": "All", "fieldValidation": "Strict"})
-    if answer.status_code not in (400, 422):
-        assert answer.status_code == 201, answer.text
-        return ""
-    message: str = answer.json()["message"]
-    return message
-
-
-def bad(sentence: str, message: str, **spec: Any) -> Any:
-    return pytest.param({"model": SOURCE} | spec, message, id=sentence)
-
-
-def scaling(**fields: Any) -> Json:
-    return {"maxReplicas": 3} | fields
-
-
-def at_eight(**fields: Any) -> Json:
-    """Scaling with one schedule; None leaves a field out."""
-    schedule = {"name": "day", "cron": "0 8 * * mon-fri", "duration": "10h", "minReplicas": 2} | fields
-    return scaling(schedules=[{key: value for key, value in schedule.items() if value is not None}])
-
-
-def cost(budget: float, price: float = 2.5) -> Json:
-    return {"perReplicaHour": price, "maxPerHour": budget}
 
 
 def pod_volume(**fields: Any) -> Json:
@@ -123,71 +73,6 @@ NOT_YET = [
 ]
 
 WRONG = [
-    bad(
-        "a cron expression of six fields",
-        "spec.scaling.schedules[0].cron: Invalid value: \"0 0 8 * * 1\": '0 0 8 * * 1' is no cron expression; write "
-        "minute, hour, day of month, month and day of week, one space apart, as in 0 8 * * mon-fri",
-        scaling=at_eight(cron="0 0 8 * * 1"),
-    ),
-    bad(
-        "a schedule at minute 60",
-        "spec.scaling.schedules[0].cron: Invalid value: \"60 8 * * *\": '60' is no minute; write 0 to 59, a list, a "
-        "range or */STEP",
-        scaling=at_eight(cron="60 8 * * *"),
-    ),
-    bad("a schedule at 24 o'clock", "'24' is no hour; write 0 to 23", scaling=at_eight(cron="0 24 * * *")),
-    bad("a 32nd", "'32' is no day of month; write 1 to 31", scaling=at_eight(cron="0 8 32 * *")),
-    bad("a 13th month", "'1,13' is no month; write 1 to 12, or jan to dec", scaling=at_eight(cron="0 8 1 1,13 *")),
-    bad("a day in German", "'mo' is no day of week; write 0 to 7, or sun to sat", scaling=at_eight(cron="0 8 * * mo")),
-    bad("a time zone that is none", "Europe/Berlinn", scaling=at_eight(timeZone="Europe/Berlinn")),
-    bad(
-        "a schedule longer than a week",
-        "spec.scaling.schedules[0].duration: Invalid value: \"169h\": '169h' is no duration of up to a week; write one "
-        "like 90m or 10h",
-        scaling=at_eight(duration="169h"),
-    ),
-    bad(
-        "a schedule that changes nothing",
-        "a schedule without minReplicas and maxReplicas changes nothing; set one of them",
-        scaling=at_eight(minReplicas=None),
-    ),
-    bad(
-        "a schedule over the most replicas",
-        "spec.scaling.schedules: Invalid value: the minReplicas of schedule day is more than maxReplicas 3; raise the "
-        "latter, or give the schedule a maxReplicas of its own",
-        scaling=at_eight(minReplicas=4),
-    ),
-    bad(
-        "a schedule under the fewest replicas",
-        "the maxReplicas of schedule day is less than minReplicas 2; lower the latter, or raise the former",
-        scaling=at_eight(minReplicas=None, maxReplicas=1) | {"minReplicas": 2},
-    ),
-    bad(
-        "a budget that does not pay for the fewest replicas",
-        "spec.cost.maxPerHour: Invalid value: 8 an hour does not pay for minReplicas 4 at 2.5 each, which is 10; raise "
-        "the budget or lower minReplicas",
-        scaling={"minReplicas": 4, "maxReplicas": 9},
-        cost=cost(8),
-    ),
-    bad(
-        "a budget that does not pay for a schedule",
-        "spec.cost.maxPerHour: Invalid value: 4 an hour does not pay for the minReplicas of schedule day at 2.5 each; "
-        "raise the budget or lower that minReplicas",
-        scaling=at_eight(),
-        cost=cost(4),
-    ),
-    bad(
-        "a budget beside a fixed number",
-        "spec.cost.maxPerHour: Invalid value: without scaling the number of replicas is fixed, and no budget can lower "
-        "it; set scaling, or leave maxPerHour out",
-        cost=cost(8),
-    ),
-    bad(
-        "a budget of what costs nothing",
-        "with perReplicaHour 0 nothing is ever spent; set what a replica costs",
-        scaling=scaling(),
-        cost=cost(8, price=0),
-    ),
     bad(
         "a source that is a plain path",
         "spec.model.source: Invalid value: \"/models/m.gguf\": '/models/m.gguf' says not where the model is; write "
@@ -411,14 +296,6 @@ def test_a_name_that_no_service_could_have_is_refused(kind: RealCluster, name: s
         pytest.param({"engine": {"speculative": DRAFT}}, id="guesses of a draft model"),
         pytest.param({"rollout": {"maxSurge": 0, "maxUnavailable": "25%"}}, id="a rollout without a surge"),
         pytest.param({"replicas": 2, "scaling": scaling(mode="advisory")}, id="advice beside a number"),
-        pytest.param({"scaling": at_eight(cron="*/15 8-18/2 1,15 JAN-jun 1-5")}, id="a schedule with every form"),
-        pytest.param({"scaling": at_eight(timeZone="America/St_Johns")}, id="a schedule in a time zone"),
-        pytest.param({"scaling": at_eight(minReplicas=9, maxReplicas=12)}, id="a schedule with bounds of its own"),
-        pytest.param(
-            {"replicas": 1, "cost": cost(9), "scaling": {"mode": "external", "schedules": at_eight()["schedules"]}},
-            id="a schedule and a budget for what an outside autoscaler is told",
-        ),
-        pytest.param({"scaling": scaling(minReplicas=3), "cost": cost(0.3, price=0.1)}, id="a budget to the cent"),
         pytest.param({"engine": {"extraArgs": ["--max-body-size", "1Mi"]}}, id="a flag that no field sets"),
     ],
 )
