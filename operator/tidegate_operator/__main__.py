@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -41,8 +42,10 @@ def main() -> int:
     logging.basicConfig(
         level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
     )
-    for chatty in ("httpx", "httpcore", "kopf.activities"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("kopf.activities").setLevel(logging.WARNING)
+    # A connection to each pod is kept: as many files as may be had, as Go's runtime takes them for other operators.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
         asyncio.run(run(settings))
     except asyncio.CancelledError:

@@ -147,7 +147,7 @@ def _answer_in(read: bytearray) -> tuple[bytes, bool] | None:
         raise UnreadableLoad("/load: the answer is not HTTP/1.1")
     if rest[:3] != b"200":
         raise UnreadableLoad(f"/load answered HTTP {rest[:3].decode()}")
-    fields = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
+    fields = [(name.strip(), value.strip()) for name, _, value in (line.lower().partition(b":") for line in lines)]
     lengths = {value for name, value in fields if name == b"content-length"}
     if len(lengths) != 1 or not (length := lengths.pop()).isdigit() or len(length) > 9:
         raise UnreadableLoad("/load answered without saying how long its body is (Content-Length)")

@@ -89,6 +89,10 @@ def test_requests_before_ready_are_503_and_the_admin_port_says_starting(tiny: Pa
         assert engine.ready_status() == 503
         assert engine.load()["state"] == "starting"
         assert engine.admin.get("/health").status_code == 200
+        # The operator's client asks for a length, and for a connection that stays (docs/seams.md).
+        headers = engine.admin.get("/load").headers
+        assert int(headers["content-length"]) > 0
+        assert "connection" not in headers
         refused = engine.chat()
         assert refused.status_code == 503
         assert int(refused.headers["retry-after"]) >= 1

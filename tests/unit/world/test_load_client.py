@@ -138,6 +138,13 @@ async def test_an_answer_that_comes_in_small_pieces_is_put_together() -> None:
         assert await client.load("127.0.0.1") == b'{"a": 1}'
 
 
+async def test_a_pod_that_drains_and_says_so_is_asked_on_a_new_connection() -> None:
+    server = Server(http("200 OK", b"{}", "Connection: Close"))
+    async with asking(server.serve) as client:
+        assert [await client.load("127.0.0.1") for _ in range(2)] == [b"{}"] * 2
+    assert server.connections == 2
+
+
 async def test_more_than_was_asked_for_ends_the_connection() -> None:
     server = Server(http("200 OK", b"{}") + b"HTTP/1.1 200 OK\r\n")
     async with asking(server.serve) as client:
