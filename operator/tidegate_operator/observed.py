@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from tidegate_operator.observed_load import LoadReport, UnreadableLoad, read_load
+from tidegate_operator.observed_load import LoadReport, StepModel, UnreadableLoad, read_load
 from tidegate_operator.observed_sketch import Sketch
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "ServiceKey",
     "ServiceObserved",
     "Sketch",
+    "StepModel",
     "UnreadableLoad",
     "read_load",
 ]

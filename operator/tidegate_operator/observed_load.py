@@ -56,6 +56,8 @@ class KvBlocks(_Wire):
 
     total: Count = 0
     used: Count = 0
+    size: Annotated[int, Field(ge=1, le=65536)] = 16
+    """Tokens a block holds."""
 
 
 class Counters(_Wire):

@@ -10,13 +10,16 @@ from tidegate_operator.decide.capacity import replicas_for
 from tidegate_operator.decide.latency import InFlight, Opinion, Verdict, judge, over_window
 from tidegate_operator.decide.scaling_data import DataState, Supply, is_recent, state_of, supply_of
 from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, demand_of, learn
+from tidegate_operator.decide.scaling_inputs import terms_of
 from tidegate_operator.decide.scaling_limits import limit, remember
 from tidegate_operator.decide.scaling_memory import Learned, Memory, Moment, Window
+from tidegate_operator.decide.scaling_needs import learn_equipment, needs_of, trusted_again
 from tidegate_operator.decide.scaling_policy import Mode, ScalingPolicy
 from tidegate_operator.decide.scaling_terms import (
     Situation,
     Term,
     Wish,
+    by_arrivals,
     by_p99,
     by_queue,
     say,
@@ -54,6 +57,8 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     supply = supply_of(observed, policy, memory.learned.cold_start_s, now)
     memory = look(memory, observed, supply, policy, now)
     learned = learn(memory.learned, memory.window, now)
+    learned = learn_equipment(learned, supply.heard, memory.window.sums)
+    learned = trusted_again(learned, memory.window.ticks[-1].seconds if memory.window.ticks else 0.0)
     held = observed.gateway.held if observed.gateway else 0
     arrived = memory.window.ticks[-1].arrived if memory.window.ticks else 0.0
     state = state_of(supply, held, arrived)
@@ -72,9 +77,13 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
         verdicts=verdicts,
         learned=learned,
         now=now,
+        needs=needs_of(memory.window, learned, policy, policy.minimum if live is None else live),
     )
     if situation.missed and situation.unattainable:
         learned = unattainable(learned, situation.missed)
+    missed_since = memory.window.missed_since or now
+    memory = replace(memory, window=replace(memory.window, missed_since=missed_since if situation.missed else None))
+    situation = replace(situation, missed_for_s=now - missed_since)
     current = situation.current
     hold = _hold(situation, memory.window)
     wish = _ask(situation, hold)
@@ -97,7 +106,7 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
         reason=reason,
         message=message,
         term=wish.term,
-        terms=(*_terms(situation, hold), *bounds_terms(policy)),
+        terms=(*terms_of(situation, hold), *bounds_terms(policy)),
         limited_by=() if policy.mode is Mode.FIXED else limited.by,
         data_state=state,
         supply=supply,
@@ -110,7 +119,7 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
 
 def _ask(s: Situation, hold: int) -> Wish:
     """The questions in order; the first that has an answer gives it."""
-    for question in (_from_zero, _unheard, _stalled, by_queue, by_p99):
+    for question in (_from_zero, _unheard, _stalled, by_arrivals, by_queue, by_p99):
         wish = question(s)
         if wish is not None:
             return wish
@@ -230,20 +239,3 @@ def _who_chooses(
         message = f"{recommended} replicas would be chosen: {wish.message}{limits}"
         return policy.replicas, f"Advisory{wish.reason}", message
     return recommended, wish.reason, f"{recommended} replicas: {wish.message}{limits}"
-
-
-def _terms(s: Situation, hold: int) -> tuple[Term, ...]:
-    demand = s.demand
-    queue = by_queue(s)
-    queue_message = (
-        f"{demand.waiting + demand.held} wait, {demand.running} run; {s.policy.queue_depth:g} may wait per replica"
-    )
-    wished = by_p99(s)
-    judged = [v for v in s.verdicts if v.samples]
-    if s.missed is not None:
-        latency = Term(name="p99", replicas=wished.replicas if wished else None, message=say(s.missed))
-    elif judged:
-        latency = Term(name="p99", replicas=None, message="; ".join(say(v) for v in judged))
-    else:
-        latency = Term(name="p99", replicas=None, message="too few requests to judge")
-    return (Term(name="queueDepth", replicas=queue.replicas if queue else hold, message=queue_message), latency)

@@ -20,6 +20,9 @@ _FEWEST_FINISHED = 5
 _FEWEST_FULL_S = 4.0
 _FORGET_UTILISATION_S = 3600.0
 _MARGIN = 0.95
+LEAST_EFFICIENCY = 0.3
+MARGIN_LOW, MARGIN_HIGH = 0.85, 0.97
+"""One finding lowers the efficiency by 3 to 15 %."""
 _BOUND_MARGIN = 0.7
 """Few requests inside by chance are not less load; a capacity learned long ago and wrong by a factor is found out."""
 
@@ -48,6 +51,8 @@ class Demand:
     """Mean requests running or waiting per ready replica, over the demand window."""
     inside_per_replica_long: float
     """The same over the longest window there is."""
+    occupied: float
+    """Replicas' worth of cache or slots that running requests hold."""
     load: float | None
     """Arrivals in replicas that run flat out; None: no full replica was seen, or no request's size is known yet."""
     load_surely: float | None
@@ -102,6 +107,7 @@ def demand_of(window: Window, learned: Learned, supply: Supply, held: int, polic
         queueing_share=_mean([(t.queueing / t.unburdened, t.seconds) for t in settled]),
         inside_per_replica=inside,
         inside_per_replica_long=_mean([(t.inside / t.ready, t.seconds) for t in window.ticks if t.ready]),
+        occupied=window.ticks[-1].occupied if window.ticks else 0.0,
         load=None if worth is None else arrivals * worth,
         load_surely=None if worth is None else surely * worth,
         load_by_slots=inside * ready / slots if supply.ready else 0.0,
@@ -131,6 +137,12 @@ def learn(learned: Learned, window: Window, now: float) -> Learned:
         begun = 0.5 * max(0, sum(t.running_grown for t in window.ticks))
         per_request = sum(t.tokens for t in window.ticks) / (finished + begun) or per_request
     return replace(learned, capacity=capacity, tokens_per_request=per_request)
+
+
+def less_efficient(learned: Learned, wanted: int, ready: int) -> Learned:
+    """So many replicas were believed to be enough, and `ready` were not: each carries less than its model promises."""
+    share = min(MARGIN_HIGH, max(MARGIN_LOW, wanted / max(1, ready)))
+    return replace(learned, efficiency=max(LEAST_EFFICIENCY, learned.efficiency * share))
 
 
 def too_much(learned: Learned, demand: Demand, ready: int, now: float) -> Learned:

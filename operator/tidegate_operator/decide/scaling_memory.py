@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidegate_operator.decide.replica_model import Equipment, RequestSize
+from tidegate_operator.decide.scaling_history import History, Span
 from tidegate_operator.observed import LoadReport, Sketch
 
 COLD_START_PRIOR_S = 30.0
@@ -22,6 +24,12 @@ class Learned:
     capacity: float | None = None
     """Tokens (prompt and generated) per second that a replica computes while its slots are full."""
     tokens_per_request: float | None = None
+    equipment: Equipment | None = None
+    """What replicas said last; None: they publish no step model."""
+    size: RequestSize | None = None
+    """None: too few requests were seen."""
+    efficiency: float = 1.0
+    """Part of what the model promises that replicas were seen to carry."""
     safe_utilisation: float | None = None
     """Share of the capacity that turned out to be too much, less a margin: the queue or a p99 was over its target."""
     safe_utilisation_at: float | None = None
@@ -79,14 +87,26 @@ class Tick:
     finished: float = 0.0
     tokens: float = 0.0
     running_grown: int = 0
+    waiting_grown: int = 0
+    prompt_tokens: float = 0.0
+    """Those computed."""
+    kv_tokens: float = 0.0
+    """Held in ready pods at this look."""
+    running: float = 0.0
+    """In ready pods at this look."""
+    occupied: float = 0.0
+    spans: tuple[Span, ...] = ()
+    """By pod: arrivals, and the time they were counted over."""
     inside: float = 0.0
     """Requests running or waiting in ready pods at this look."""
     waiting: int = 0
     """Requests waiting in ready pods that take steps and carry no backlog from before the newest replica."""
+    waiting_everywhere: int = 0
+    """Requests waiting in ready pods."""
     unburdened: int = 0
-    """Those pods."""
+    """Those pods that carry no such backlog."""
     queueing: int = 0
-    """Those of them in which anything waits."""
+    """Those of them in which more waits than is allowed."""
     ready: int = 0
     full_seconds: float = 0.0
     """Replica-seconds in which all slots were taken, or requests had to wait."""
@@ -94,6 +114,19 @@ class Tick:
     latencies: Latencies = field(default_factory=Latencies)
     fresh: Latencies = field(default_factory=Latencies)
     """Of requests that arrived after the newest replica became ready."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """What the mean request is computed from; older looks count less (half an hour: answers may take minutes)."""
+
+    prompt_tokens: float = 0.0
+    started: float = 0.0
+    output_tokens: float = 0.0
+    ended: float = 0.0
+    """What runs now has cost tokens too and ended nothing; on average it is half done."""
+    kv_token_seconds: float = 0.0
+    running_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +152,10 @@ class Window:
     active_at: float | None = None
     """The last look that saw a request, or replicas of which none was ready: what idleness is counted from."""
     ticks: tuple[Tick, ...] = ()
+    missed_since: float | None = None
+    """Since when a target has been missed at every look; None: the last look found none missed."""
+    history: History = field(default_factory=History)
+    sums: Sums = field(default_factory=Sums)
     holds: tuple[Moment, ...] = ()
     """Replicas that were predicted to hold the targets; only those no later look has surpassed."""
     wishes: tuple[Moment, ...] = ()

@@ -94,6 +94,10 @@ class ScalingPolicy:
     queue_depth: float = 1.0
     """Waiting requests allowed per replica, on average."""
     targets: tuple[LatencyTarget, ...] = ()
+    headroom: float = 0.0
+    """How much more than what is predicted the replicas are to bear, as a share of it; below 0 for less."""
+    late_allowed: float = 0.01
+    """Share of requests that may miss a target: 1 % is what a p99 means."""
     scale_to_zero_after_s: float | None = None
     up: Direction = field(default_factory=Direction)
     down: Direction = field(default_factory=lambda: Direction(window_s=300.0))

@@ -6,6 +6,8 @@ import math
 
 from tidegate_operator import resource
 from tidegate_operator.decide.capacity import HIGHEST_UTILISATION, LOWEST_UTILISATION
+from tidegate_operator.decide.replica_model import Equipment, RequestSize
+from tidegate_operator.decide.scaling_demand import LEAST_EFFICIENCY
 from tidegate_operator.decide.scaling_memory import COLD_STARTS_KEPT, Learned
 from tidegate_operator.decide.scaling_policy import (
     Direction,
@@ -17,6 +19,7 @@ from tidegate_operator.decide.scaling_policy import (
     ScalingPolicy,
     Schedule,
 )
+from tidegate_operator.observed import StepModel
 
 MOST_REPLICAS = 1000
 """The schema's own bound: in mode external the bounds are the autoscaler's."""
@@ -52,6 +55,7 @@ def policy_of(spec: resource.InferenceServiceSpec) -> ScalingPolicy:
         schedules=tuple(_schedule(s) for s in scaling.schedules),
         price=_price(spec.cost),
         queue_depth=float(scaling.targets.queue_depth),
+        headroom=scaling.headroom_percent / 100,
         targets=tuple(LatencyTarget(metric=m, seconds=t.p99) for m, t in targets if t is not None),
         scale_to_zero_after_s=scaling.scale_to_zero_after,
         # The autoscaler that acts has windows and rates of its own; two in a row would add up.
@@ -106,6 +110,9 @@ def learned_from(status: resource.InferenceServiceStatus) -> Learned:
         cold_starts_s=cold_starts[-COLD_STARTS_KEPT:],
         capacity=_positive(kept.capacity),
         tokens_per_request=_positive(kept.tokens_per_request),
+        equipment=_equipment(kept),
+        size=_size(kept.request_tokens),
+        efficiency=min(1.0, max(LEAST_EFFICIENCY, _positive(kept.efficiency) or 1.0)),
         safe_utilisation=safe,
         safe_utilisation_at=_positive(kept.safe_utilisation_at) if safe is not None else None,
         newest_ready_at=_positive(kept.newest_ready_at) or 0.0,
@@ -118,10 +125,16 @@ def learned_from(status: resource.InferenceServiceStatus) -> Learned:
 
 def learned_to(learned: Learned) -> resource.Learned:
     """The same for the status, in as many digits as mean something."""
+    equipment, size = learned.equipment, learned.size
     return resource.Learned(
         cold_starts_seconds=tuple(round(s, 1) for s in learned.cold_starts_s),
         capacity=_digits(learned.capacity),
         tokens_per_request=_digits(learned.tokens_per_request),
+        step_seconds=_several(equipment.step.a, equipment.step.b, equipment.step.c) if equipment else (),
+        slots=equipment.slots if equipment else None,
+        kv_tokens=equipment.kv_tokens if equipment else None,
+        request_tokens=_several(size.prompt_tokens, size.output_tokens, size.kv_tokens) if size else (),
+        efficiency=None if learned.efficiency == 1 else float(f"{learned.efficiency:.3g}"),
         safe_utilisation=_digits(learned.safe_utilisation),
         safe_utilisation_at=learned.safe_utilisation_at,
         newest_ready_at=learned.newest_ready_at,
@@ -130,6 +143,25 @@ def learned_to(learned: Learned) -> resource.Learned:
         p99_steps=learned.p99_steps,
         p99_share=_digits(learned.p99_share),
     )
+
+
+def _equipment(kept: resource.Learned) -> Equipment | None:
+    step = tuple(s for s in kept.step_seconds if math.isfinite(s) and 0 <= s < 1e4)
+    if len(step) != 3 or not kept.slots or not 0 < kept.slots <= 1_000_000:
+        return None
+    kv_tokens = kept.kv_tokens if kept.kv_tokens and 0 < kept.kv_tokens < 2**53 else 0
+    return Equipment(step=StepModel(a=step[0], b=step[1], c=step[2], error=0.0), slots=kept.slots, kv_tokens=kv_tokens)
+
+
+def _size(tokens: tuple[float, ...]) -> RequestSize | None:
+    known = tuple(t for t in tokens if math.isfinite(t) and 0 <= t < 1e9)
+    if len(known) != 3:
+        return None
+    return RequestSize(prompt_tokens=known[0], output_tokens=max(1.0, known[1]), kv_tokens=known[2])
+
+
+def _several(*values: float) -> tuple[float, ...]:
+    return tuple(float(f"{value:.4g}") for value in values)
 
 
 def _positive(value: float | None) -> float | None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from tidegate_operator.decide.capacity import replicas_for
 from tidegate_operator.decide.latency import Opinion, Verdict
 from tidegate_operator.decide.scaling_data import DataState, Supply
-from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, too_much
+from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, less_efficient, too_much
 from tidegate_operator.decide.scaling_memory import Learned
+from tidegate_operator.decide.scaling_needs import Needs
 from tidegate_operator.decide.scaling_policy import ScalingPolicy
 
 MOST_FUTILE_STEPS = 2
@@ -18,6 +19,10 @@ _HOPELESS = 0.05
 """Share over target from which a replica that is nearly alone with a request is proof; below, it may be chance."""
 _ROOM_BELOW = 0.92
 """Fewer replicas must hold with some room, or chance alone would take one away and bring it back."""
+MISS_LASTS_S = 60.0
+"""Late requests come in clusters: one cluster is not yet a replica too few."""
+EXPLAINED = 0.3
+"""A queue is no news where so much of it should be there, by what came and the replicas there were."""
 _BETTER = 0.8
 """A step has helped where the share over target fell to this part of what it was."""
 
@@ -35,6 +40,10 @@ class Situation:
     verdicts: tuple[Verdict, ...]
     learned: Learned
     now: float
+    missed_for_s: float = 0.0
+    """How long a target has been missed without a break."""
+    needs: Needs | None = None
+    """None: no model of the replicas yet; then arrivals are compared with what full replicas were seen to do."""
 
     @property
     def healthy(self) -> int:
@@ -65,6 +74,13 @@ class Situation:
         if demand.watched_s < DEMAND_WINDOW_S or demand.waiting > demand.unburdened:
             return False
         return demand.inside_per_replica_long <= few and demand.waiting_per_replica < 0.5 and not demand.held
+
+    @property
+    def expected_to_miss(self) -> bool:
+        """By what came and the replicas there were, or by the places that are taken: then a miss is no news."""
+        if self.needs is None:
+            return False
+        return self.needs.backlog > max(1.0, EXPLAINED * self.demand.waiting) or self.needs.occupied >= self.current
 
     @property
     def missed(self) -> Verdict | None:
@@ -109,6 +125,28 @@ class Term:
     """The figures it looked at, by the names that the status shows."""
 
 
+def by_arrivals(s: Situation) -> Wish | None:
+    """More replicas because what arrives, or surely will have, needs them; before anything waits."""
+    needs = s.needs
+    if needs is None or needs.wanted <= s.current:
+        return None
+    model, ahead = needs.model, needs.forecast
+    grows = f", growing to {ahead.ahead:.3g}" if ahead.growth > 1 else ""
+    if needs.occupied >= needs.wanted:
+        why = f"running requests fill {s.demand.occupied:.2g} replicas' places, and will fill {needs.occupied}"
+    elif needs.surely >= needs.replayed:
+        why = f"{ahead.surely:.3g} requests/s surely arrive"
+    else:
+        why = f"{ahead.now:.3g} requests/s arrive{grows}; the last minutes' arrivals would have been late on fewer"
+    return Wish(
+        term="arrivals",
+        replicas=needs.wanted,
+        reason="LoadRose",
+        message=f"{why}; a replica carries {model.rate:.3g}/s ({model.concurrency:.3g} at a time, bound by "
+        f"{model.bound.value})",
+    )
+
+
 def by_queue(s: Situation) -> Wish | None:
     """More replicas because too many wait: sized by arrivals over what a replica does, not by the length of the queue
     (100 requests/s on replicas that do 10/s need 12; queue over target would ask for hundreds after a minute)."""
@@ -116,7 +154,7 @@ def by_queue(s: Situation) -> Wish | None:
     waiting = demand.waiting + demand.held
     if waiting <= policy.queue_depth * demand.unburdened:
         return None
-    need = _replicas_needed(s)
+    need = 0 if s.needs is not None else _replicas_needed(s)
     if need > s.current:
         who = f"{_count(waiting, 'request waits', 'requests wait')} for {_count(demand.unburdened, 'ready replica')}"
         why = (
@@ -128,14 +166,15 @@ def by_queue(s: Situation) -> Wish | None:
         )
         return Wish(term="queueDepth", replicas=need, reason="QueueDepth", message=f"{who}: {why}")
     everywhere = s.healthy == len(s.supply.ready) and demand.queueing_share >= 0.5
-    if s.settled and everywhere and not s.draining and demand.waiting_per_replica > policy.queue_depth:
+    allowed = max(policy.queue_depth, s.needs.queue_in_time if s.needs else 0.0)
+    if s.settled and everywhere and not (s.draining or s.expected_to_miss) and demand.waiting_per_replica > allowed:
         return Wish(
             term="queueDepth",
-            replicas=s.current + 1,
+            replicas=s.current + max(1, math.ceil(s.current / 10)),
             reason="QueueDepth",
             message=f"{demand.waiting_per_replica:.1f} requests wait per replica over {DEMAND_WINDOW_S:.0f} s, "
-            f"{policy.queue_depth:g} are allowed; capacity is less than was believed",
-            taken=too_much(s.learned, demand, len(s.supply.ready), s.now),
+            f"{allowed:.2g} are allowed; capacity is less than was believed",
+            taken=_carries_less(s),
         )
     return None
 
@@ -147,12 +186,12 @@ def by_p99(s: Situation) -> Wish | None:
         return None
     if s.draining or not missed.lately_over:
         return None
+    if s.needs is not None and (s.expected_to_miss or s.missed_for_s < MISS_LASTS_S):
+        return None
     learned, share = s.learned, missed.share
     helped = learned.p99_share is None or share <= _BETTER * learned.p99_share
     ready = len(s.supply.ready)
-    taken = replace(
-        too_much(learned, s.demand, ready, s.now), p99_steps=1 if helped else learned.p99_steps + 1, p99_share=share
-    )
+    taken = replace(_carries_less(s), p99_steps=1 if helped else learned.p99_steps + 1, p99_share=share)
     return Wish(
         term="p99",
         replicas=max(s.current, ready) + max(1, math.ceil(ready / 10)),
@@ -160,6 +199,14 @@ def by_p99(s: Situation) -> Wish | None:
         message=say(missed),
         taken=taken,
     )
+
+
+def _carries_less(s: Situation) -> Learned:
+    """The targets were missed though this was predicted to hold: plan with less from now on."""
+    ready = len(s.supply.ready)
+    if s.needs is not None:
+        return less_efficient(s.learned, s.needs.wanted, ready + 1)
+    return too_much(s.learned, s.demand, ready, s.now)
 
 
 def unattainable(learned: Learned, missed: Verdict) -> Learned:
@@ -176,6 +223,10 @@ def unattainable(learned: Learned, missed: Verdict) -> Learned:
 def would_hold(s: Situation) -> int:
     """Replicas that hold the targets by prediction: by load, by requests inside now, and by the p99 scaled up."""
     demand, policy = s.demand, s.policy
+    if s.needs is not None:
+        inside = math.ceil(demand.inside / (s.needs.model.concurrency + policy.queue_depth))
+        missed = len(s.supply.ready) if s.missed is not None and not s.unattainable and not s.draining else 0
+        return max(s.needs.staying, inside, missed)
     by_load = max(
         replicas_for(demand.predicted, demand.utilisation),
         min(s.current, replicas_for(demand.predicted, _ROOM_BELOW * demand.utilisation)),

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 from tidegate_operator.decide.scaling_data import Supply, is_recent, is_stalled
-from tidegate_operator.decide.scaling_memory import COLD_STARTS_KEPT, Latencies, Learned, Memory, Seen, Tick, Window
+from tidegate_operator.decide.scaling_history import Span
+from tidegate_operator.decide.scaling_memory import (
+    COLD_STARTS_KEPT,
+    Latencies,
+    Learned,
+    Memory,
+    Seen,
+    Sums,
+    Tick,
+    Window,
+)
 from tidegate_operator.decide.scaling_policy import ScalingPolicy
 from tidegate_operator.observed import LoadReport, Phase, ReplicaFacts, ServiceObserved
+from tidegate_operator.observed_load import Counters
+from tidegate_operator.observed_sketch import EMPTY
 
 LATENCY_WINDOW_S = 60.0
 MOST_TICKS = 400
 LONGEST_BURDEN_S = 300.0
+SIZES_FADE_S = 600.0
 _CLOCK_STEP_S = 1.0
 """The API server tells times in whole seconds."""
 
@@ -32,17 +46,35 @@ def look(memory: Memory, observed: ServiceObserved, supply: Supply, policy: Scal
     recent = [r for r in supply.ready if is_recent(r, policy)]
     burdened = _burdened(recent, window.burdened, newest_ready_at, newer, policy.queue_depth, now)
     tick = Tick(at=now, seconds=max(0.0, now - before))
+    parts: list[Latencies] = []
+    fresh: list[Latencies] = []
     for replica in observed.replicas:
         behind = replica.uid in burdened or replica.uid in window.burdened
-        tick = _add(tick, replica, known.get(replica.uid), now - since, newest_ready_at, behind)
+        counted = _count(tick, replica, known.get(replica.uid), now - since)
+        if counted is not None:
+            tick = counted.tick
+            parts.append(counted.latencies)
+            fresh.append(_fresh(counted, replica, newest_ready_at, behind))
+    everything = Latencies.merged(tuple(parts))
+    tick = replace(
+        tick,
+        latencies=everything,
+        fresh=everything
+        if all(one is other for one, other in zip(parts, fresh, strict=True))
+        else Latencies.merged(tuple(fresh)),
+    )
     loads = [r.load for r in recent if r.load]
     representative = [r.load for r in recent if r.load and r.uid not in burdened and not is_stalled(r.load, policy)]
     tick = replace(
         tick,
         inside=float(sum(load.running + load.waiting for load in loads)),
+        running=float(sum(load.running for load in loads)),
+        occupied=sum(_occupied(load) for load in loads),
+        kv_tokens=float(sum(load.kv_blocks.used * load.kv_blocks.size for load in loads)),
         waiting=sum(load.waiting for load in representative),
+        waiting_everywhere=sum(load.waiting for load in loads),
         unburdened=len(representative),
-        queueing=sum(1 for load in representative if load.waiting),
+        queueing=sum(1 for load in representative if load.waiting > policy.queue_depth),
         ready=len(supply.ready),
     )
     held = observed.gateway.held if observed.gateway else 0
@@ -57,6 +89,8 @@ def look(memory: Memory, observed: ServiceObserved, supply: Supply, policy: Scal
             burdened=burdened,
             active_at=now if active or window.active_at is None else window.active_at,
             ticks=(*ticks, tick)[-MOST_TICKS:],
+            history=window.history.with_look(tick.seconds, tick.spans, tick.ready, tick.occupied),
+            sums=_summed(window.sums, tick),
         ),
     )
 
@@ -90,38 +124,63 @@ def _seen(seen: Seen | None, replica: ReplicaFacts, now: float) -> Seen | None:
     return Seen(uid=replica.uid, load=replica.load, at=now - replica.load_age_s)
 
 
-def _add(
-    tick: Tick, replica: ReplicaFacts, seen: Seen | None, watched_s: float, newest_ready_at: float, behind: bool
-) -> Tick:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """A tick with one pod added, and what that pod's requests took."""
+
+    tick: Tick
+    latencies: Latencies
+    earlier: LoadReport | None
+    began: float
+    """When the time began that was counted."""
+
+
+def _count(tick: Tick, replica: ReplicaFacts, seen: Seen | None, watched_s: float) -> _Counted | None:
     """Count what one pod did since its last report. One that began while we watched counts from zero; of one found
     running, as after a restart of the operator, the past is unknown and left out."""
     load = replica.load
     if load is None or replica.load_age_s is None or not _is_news(seen, load):
-        return tick
+        return None
     if seen is None and load.uptime_s > watched_s:
-        return tick
+        return None
     earlier = seen.load if seen is not None and seen.load.boot == load.boot else None
     span = max(1e-3, load.uptime_s - (earlier.uptime_s if earlier else 0.0))
     share = min(1.0, LATENCY_WINDOW_S / span)
-    now, then = load.counters, earlier.counters if earlier else None
-    tokens = share * (
-        _grown(now.prompt_tokens, then.prompt_tokens if then else 0)
-        + _grown(now.generated_tokens, then.generated_tokens if then else 0)
-    )
-    stepped = _grown(now.steps, then.steps if then else 0) > 0
+    now, then = load.counters, earlier.counters if earlier else Counters()
+    prompt_tokens = share * _grown(now.prompt_tokens, then.prompt_tokens)
+    tokens = prompt_tokens + share * _grown(now.generated_tokens, then.generated_tokens)
+    arrived = _grown(now.received, then.received)
+    stepped = _grown(now.steps, then.steps) > 0
     full = earlier is not None and stepped and _is_full(load) and _is_full(earlier)
-    latencies = _latencies_since(load, earlier)
-    began = tick.at - replica.load_age_s - span
-    return replace(
-        tick,
-        arrived=tick.arrived + share * _grown(now.received, then.received if then else 0),
-        finished=tick.finished + share * _grown(now.finished, then.finished if then else 0),
-        tokens=tick.tokens + tokens,
-        running_grown=tick.running_grown + load.running - (earlier.running if earlier else 0),
-        full_seconds=tick.full_seconds + (span * share if full else 0.0),
-        full_tokens=tick.full_tokens + (tokens if full else 0.0),
-        latencies=Latencies.merged((tick.latencies, latencies)),
-        fresh=Latencies.merged((tick.fresh, _fresh(latencies, replica, earlier, began, newest_ready_at, behind))),
+    return _Counted(
+        tick=replace(
+            tick,
+            arrived=tick.arrived + share * arrived,
+            spans=(*tick.spans, Span(span, float(arrived))) if arrived else tick.spans,
+            finished=tick.finished + share * _grown(now.finished, then.finished),
+            tokens=tick.tokens + tokens,
+            prompt_tokens=tick.prompt_tokens + prompt_tokens,
+            running_grown=tick.running_grown + load.running - (earlier.running if earlier else 0),
+            waiting_grown=tick.waiting_grown + load.waiting - (earlier.waiting if earlier else 0),
+            full_seconds=tick.full_seconds + (span * share if full else 0.0),
+            full_tokens=tick.full_tokens + (tokens if full else 0.0),
+        ),
+        latencies=_latencies_since(load, earlier),
+        earlier=earlier,
+        began=tick.at - replica.load_age_s - span,
+    )
+
+
+def _summed(sums: Sums, tick: Tick) -> Sums:
+    """One look later."""
+    fade = math.exp(-tick.seconds / SIZES_FADE_S)
+    return Sums(
+        prompt_tokens=sums.prompt_tokens * fade + tick.prompt_tokens,
+        started=sums.started * fade + max(0.0, tick.arrived - tick.waiting_grown),
+        output_tokens=sums.output_tokens * fade + tick.tokens - tick.prompt_tokens,
+        ended=max(0.0, sums.ended * fade + tick.finished + 0.5 * tick.running_grown),
+        kv_token_seconds=sums.kv_token_seconds * fade + tick.kv_tokens * tick.seconds,
+        running_seconds=sums.running_seconds * fade + tick.running * tick.seconds,
     )
 
 
@@ -140,31 +199,32 @@ def _latencies_since(load: LoadReport, earlier: LoadReport | None) -> Latencies:
     )
 
 
-def _fresh(
-    latencies: Latencies,
-    replica: ReplicaFacts,
-    earlier: LoadReport | None,
-    began: float,
-    newest_ready_at: float,
-    behind: bool,
-) -> Latencies:
-    """The part of `latencies` that only requests made which came after the newest replica was ready.
+def _fresh(counted: _Counted, replica: ReplicaFacts, newest_ready_at: float, behind: bool) -> Latencies:
+    """The part of the latencies that only requests made which came after the newest replica was ready.
 
     All that waited when the interval began had to come after it, and not `behind` a backlog from before; for whole
     answers, all that ran too, but an answer of many minutes does not blind us for longer than the window.
     """
+    latencies, earlier, began = counted.latencies, counted.earlier, counted.began
     if replica.ready_at == newest_ready_at:
         return latencies
     oldest_waiting = (earlier.oldest_waiting_s or 0.0) if earlier else 0.0
     oldest = max(oldest_waiting, (earlier.oldest_unfinished_s or 0.0) if earlier else 0.0)
     since = newest_ready_at + _CLOCK_STEP_S
-    nothing = Latencies()
     whole = began - oldest >= since or began >= since + LATENCY_WINDOW_S
+    unburdened = began - oldest_waiting >= since and not behind
+    if whole and unburdened:
+        return latencies
     return Latencies(
-        ttft=latencies.ttft if began - oldest_waiting >= since and not behind else nothing.ttft,
-        tpot=latencies.tpot if whole else nothing.tpot,
-        e2e=latencies.e2e if whole and not behind else nothing.e2e,
+        ttft=latencies.ttft if unburdened else EMPTY,
+        tpot=latencies.tpot if whole else EMPTY,
+        e2e=latencies.e2e if whole and not behind else EMPTY,
     )
+
+
+def _occupied(load: LoadReport) -> float:
+    cache = load.kv_blocks.used / load.kv_blocks.total if load.kv_blocks.total else 0.0
+    return min(1.0, max(cache, load.running / load.slots if load.slots else 0.0))
 
 
 def _is_full(load: LoadReport) -> bool:

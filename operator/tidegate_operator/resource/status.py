@@ -55,6 +55,13 @@ class Learned(Told):
     capacity: float | None = None
     """Tokens (prompt and generated) per second of a full replica."""
     tokens_per_request: float | None = None
+    step_seconds: tuple[float, ...] = ()
+    """The step model: a constant, per token computed, per token held."""
+    slots: int | None = None
+    kv_tokens: int | None = None
+    request_tokens: tuple[float, ...] = ()
+    """The mean request: prompt, answer, held in the cache."""
+    efficiency: float | None = None
     safe_utilisation: float | None = None
     safe_utilisation_at: float | None = None
     newest_ready_at: float = 0.0

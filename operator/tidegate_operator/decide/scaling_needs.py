@@ -1,0 +1,145 @@
+"""How many replicas the arrivals need: a forecast, and the last minutes replayed through a model of the replicas."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from tidegate_operator.decide.replica_model import Equipment, ReplicaModel, RequestSize, model_of
+from tidegate_operator.decide.scaling_forecast import Forecast, forecast, occupied_ahead
+from tidegate_operator.decide.scaling_history import rate_of
+from tidegate_operator.decide.scaling_memory import Learned, Sums, Window
+from tidegate_operator.decide.scaling_policy import Metric, ScalingPolicy
+from tidegate_operator.decide.scaling_replay import queue_left, replicas_that_hold
+from tidegate_operator.observed import LoadReport
+
+REPLAYED_S = 600.0
+CLEARED_S = 120.0
+MOST_TO_CLEAR = 0.15
+"""What waits inside replicas does not move to new ones: a few more than the arrivals need clear it sooner."""
+FILLING = 1.5
+FULL_PLACES = 0.9
+"""Share of cache or slots from which one more replica is needed."""
+FEWEST_ENDED = 5.0
+STAY_WINDOWS_S = (60.0, 300.0)
+STAY_ROOM = 1.05
+"""Fewer replicas must hold this much more than what came, or chance alone would take one away and bring it back."""
+LEAST_PATIENCE = 0.25
+"""Part of the TTFT target that may be waited for, where the first token alone takes nearly all of it."""
+MOST_STEP_ERROR = 1.0
+LEVEL_Z = 0.5
+QUEUE_ROOM = 0.5
+"""A queue twice as long as the mean is common."""
+EFFICIENCY_RETURNS_S = 4 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Replicas by what came, and by what will have come when a new one is ready."""
+
+    model: ReplicaModel
+    forecast: Forecast
+    patience_s: float
+    replayed: int
+    """On which the last minutes would have held, with the growth that is forecast."""
+    surely: int
+    """For the arrivals that there surely are now, and to clear what waits."""
+    backlog: float
+    """Requests that should wait now, in all replicas, by what came and the replicas there were."""
+    occupied: int
+    """For the places that running requests will hold when a new replica is ready, if they go on filling so."""
+    staying: int
+    """As `replayed`, with some room: fewer than these are never gone down to."""
+
+    @property
+    def queue_in_time(self) -> float:
+        """Requests that may wait at a replica, on average, with the last of them still served in time."""
+        return QUEUE_ROOM * self.model.rate * self.patience_s
+
+    @property
+    def wanted(self) -> int:
+        return max(self.replayed, self.surely, self.occupied)
+
+
+def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int) -> Needs | None:
+    """None where the replicas publish no step model, or requests' sizes are not known yet."""
+    if learned.equipment is None or learned.size is None or not window.history.buckets:
+        return None
+    model = model_of(learned.equipment, learned.size, policy)
+    model = replace(model, concurrency=max(0.5, model.concurrency * learned.efficiency / (1 + policy.headroom)))
+    ahead = forecast(window.history, learned.cold_start_s)
+    ttft = next((t.seconds for t in policy.targets if t.metric is Metric.TTFT), None)
+    patience = max(LEAST_PATIENCE * ttft, ttft - 2 * model.first_token_s) if ttft is not None else model.service_s
+    recent = window.history.last(REPLAYED_S)
+    most = max(policy.maximum, guess) + 1
+
+    def hold_for(factor: float) -> int:
+        scaled = [bucket._replace(arrived=bucket.arrived * factor) for bucket in recent]
+        return replicas_that_hold(scaled, model, patience, policy.late_allowed, max(1, guess), most)
+
+    replayed = hold_for(ahead.growth)
+    backlog = queue_left(window.history.buckets, model.concurrency, model.service_s)
+    waiting = window.ticks[-1].waiting_everywhere if window.ticks else 0
+    surely = _for_level(ahead.surely, ahead, model)
+    late = waiting > model.rate * patience * max(1, guess) + policy.queue_depth
+    if late and surely:
+        surely += min(math.ceil(waiting / model.rate / CLEARED_S), max(1, int(MOST_TO_CLEAR * surely)))
+    # Places fill for about as long as answers take; what queues fills them too, and is the queue's business.
+    horizon = min(learned.cold_start_s, FILLING * model.service_s)
+    occupied = math.ceil(round(occupied_ahead(window.history, horizon) * (1 + policy.headroom) / FULL_PLACES, 6))
+    if late:
+        occupied = min(occupied, guess)
+    return Needs(
+        model=model,
+        forecast=ahead,
+        patience_s=patience,
+        replayed=replayed,
+        surely=surely,
+        occupied=occupied,
+        backlog=backlog,
+        staying=max(
+            replayed,
+            occupied,
+            hold_for(ahead.growth * STAY_ROOM),
+            _for_level(STAY_ROOM * max(rate_of(window.history.last(s)) for s in STAY_WINDOWS_S), ahead, model),
+        ),
+    )
+
+
+def _for_level(rate: float, ahead: Forecast, model: ReplicaModel) -> int:
+    """Places for the requests that are inside at this rate, and for their deviation."""
+    inside = rate * model.service_s
+    return math.ceil(round((inside + LEVEL_Z * math.sqrt(ahead.dispersion * inside)) / model.concurrency, 6))
+
+
+def trusted_again(learned: Learned, seconds: float) -> Learned:
+    """What was found out about replicas' efficiency is forgotten over hours: requests and pods change."""
+    if learned.efficiency == 1.0:
+        return learned
+    back = 1 - math.exp(-seconds / EFFICIENCY_RETURNS_S)
+    return replace(learned, efficiency=min(1.0, learned.efficiency + back * (1 - learned.efficiency)))
+
+
+def learn_equipment(learned: Learned, heard: tuple[LoadReport, ...], sums: Sums) -> Learned:
+    """What the pods say of themselves, in the middle of them, and what the mean request is."""
+    told = sorted(
+        (load for load in heard if load.step_model is not None and load.step_model.error <= MOST_STEP_ERROR),
+        key=lambda load: (load.step_model.a + 32 * load.step_model.b, load.boot) if load.step_model else (0.0, ""),
+    )
+    if told:
+        middle = told[len(told) // 2]
+        assert middle.step_model is not None
+        equipment = Equipment(
+            step=middle.step_model,
+            slots=max(1, min(load.slots for load in told)),
+            kv_tokens=min(load.kv_blocks.total * load.kv_blocks.size for load in told),
+        )
+        learned = replace(learned, equipment=equipment)
+    if sums.ended >= FEWEST_ENDED and sums.started > 0 and sums.running_seconds > 0:
+        size = RequestSize(
+            prompt_tokens=sums.prompt_tokens / sums.started,
+            output_tokens=max(1.0, sums.output_tokens / sums.ended),
+            kv_tokens=sums.kv_token_seconds / sums.running_seconds,
+        )
+        learned = replace(learned, size=size)
+    return learned
