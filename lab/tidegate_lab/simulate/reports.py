@@ -32,7 +32,7 @@ class Reporter:
 
     def __init__(self, engine: EngineModel, servers: Servers, sketches: bool) -> None:
         self._servers, self._engine, self._wants_sketches = servers, engine, sketches
-        self._blocks = engine.kv_tokens // engine.block_size
+        self._blocks, self._block_size = engine.kv_tokens // engine.block_size, engine.block_size
         step = engine.step
         self._step_model = _made(StepModel, a=step.a, b=step.b, c=step.c, error=0.0)
         self._drawn: dict[str, tuple[tuple[int, int], Three, Sketches]] = {}
@@ -60,7 +60,7 @@ class Reporter:
             waiting=gauges.waiting,
             oldest_waiting_s=gauges.oldest_waiting_s,
             oldest_unfinished_s=gauges.oldest_unfinished_s,
-            kv_blocks=_made(KvBlocks, total=self._blocks, used=gauges.blocks_used),
+            kv_blocks=_made(KvBlocks, total=self._blocks, used=gauges.blocks_used, size=self._block_size),
             counters=_made(
                 Counters,
                 received=counts.received,
