@@ -15,6 +15,7 @@ from tidegate_lab.simulate.run import simulate as run
 from tidegate_lab.simulate.scenario import ColdStart, Fault, FaultKind, Mode, Routing, Scenario
 from tidegate_lab.traffic.flags import add_trace_flags, trace_of
 from tidegate_lab.what_if.figures import Figures
+from tidegate_lab.what_if.page import page
 from tidegate_lab.what_if.policies_by_name import NAMES, policy_named
 from tidegate_lab.what_if.service_file import read_service
 from tidegate_lab.what_if.summary import told
@@ -53,6 +54,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="the same seed, the same outcome (0)")
     parser.add_argument("--every", type=float, metavar="S", help="between rows without a change (60, or more)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write figures and timeline")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with plots; it needs nothing else")
 
 
 def simulate(arguments: argparse.Namespace) -> int:
@@ -86,10 +88,13 @@ def simulate(arguments: argparse.Namespace) -> int:
     for row in rows(outcome, apart_s):
         print(row)
     figures = Figures.of(outcome)
-    print("\n".join(("", *told(service, outcome, figures), f"  simulated in {took:.1f} s")))
+    lines = told(service, outcome, figures)
+    print("\n".join(("", *lines, f"  simulated in {took:.1f} s")))
     if arguments.json:
         written = {"figures": asdict(figures), "timeline": [asdict(row) for row in rows(outcome, apart_s)]}
         arguments.json.write_text(json.dumps(written, indent=1) + "\n")
+    if arguments.html:
+        arguments.html.write_text(page(outcome, lines))
     return 0
 
 
