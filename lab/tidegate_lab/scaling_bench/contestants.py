@@ -56,7 +56,8 @@ def _ours(scenario: Scenario, ground: Ground | None, setting: float) -> Policy:
 
 # fmt: off
 CONTESTANTS = {c.name: c for c in (
-    Contestant(name=OURS, setting="headroomPercent", values=(-35, -20, -10, 0, 15, 40), default=0, make=_ours, module="ours.py"),
+    Contestant(name=OURS, setting="headroomPercent", values=(-35, -20, -10, 0, 15, 40), default=0,
+               make=_ours, module="ours.py"),
     Contestant(name="keda-queue", setting="waiting requests a replica", values=(1, 2, 5, 10, 20, 50), default=5,
                make=_rival(KedaQueue), module="policies/hpa_policies.py"),
     Contestant(name="hpa-concurrency", setting="requests in a replica", values=(3, 6, 10, 16, 24, 32), default=16,
