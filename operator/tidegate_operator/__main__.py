@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import logging
 import os
 import resource
@@ -46,6 +47,9 @@ def main() -> int:
     # A connection to each pod is kept: as many files as may be had, as Go's runtime takes them for other operators.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # Reports of thousands of pods come and go without a cycle in them; looking for one among all that is kept, as often
+    # as the defaults (700, 10, 10) have it, pauses everything for a fifth of a second and takes a tenth of the time.
+    gc.set_threshold(100_000, 20, 20)
     try:
         asyncio.run(run(settings))
     except asyncio.CancelledError:
