@@ -20,6 +20,8 @@ from tidegate_lab.simulate.policy import Policy
 from tidegate_lab.simulate.scenario import Scenario
 
 OURS = "tidegate"
+SIMULATE = "tidegate_lab.simulate."
+POLICIES = SIMULATE + "policies."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Contestant:
     make: Callable[[Scenario, Ground | None, float], Policy]
     """None for the ground: outside the bench, where no oracle has run and only `static` would need one."""
     module: str
-    """What its law lies in, by file below `simulate`; a change there makes its kept runs worthless, and only its."""
+    """What its law lies in; a change there makes its kept runs worthless, and only its."""
 
     def __post_init__(self) -> None:
         if self.default not in self.values:
@@ -57,26 +59,26 @@ def _ours(scenario: Scenario, ground: Ground | None, setting: float) -> Policy:
 # fmt: off
 CONTESTANTS = {c.name: c for c in (
     Contestant(name=OURS, setting="headroomPercent", values=(-35, -20, -10, 0, 15, 40), default=0,
-               make=_ours, module="ours.py"),
+               make=_ours, module=SIMULATE + "ours"),
     Contestant(name="keda-queue", setting="waiting requests a replica", values=(1, 2, 5, 10, 20, 50), default=5,
-               make=_rival(KedaQueue), module="policies/hpa_policies.py"),
+               make=_rival(KedaQueue), module=POLICIES + "hpa_policies"),
     Contestant(name="hpa-concurrency", setting="requests in a replica", values=(3, 6, 10, 16, 24, 32), default=16,
-               make=_rival(HpaConcurrency), module="policies/hpa_policies.py"),
+               make=_rival(HpaConcurrency), module=POLICIES + "hpa_policies"),
     Contestant(name="knative-kpa", setting="concurrency of a replica", values=(5, 10, 15, 25, 40, 100), default=100,
-               make=_rival(Knative), module="policies/knative.py"),
+               make=_rival(Knative), module=POLICIES + "knative"),
     Contestant(name="kubeai", setting="active requests a replica", values=(3, 6, 10, 16, 30, 100), default=100,
-               make=_rival(KubeAI), module="policies/kubeai.py"),
+               make=_rival(KubeAI), module=POLICIES + "kubeai"),
     Contestant(name="aibrix-apa", setting="share of the KV cache", values=(0.15, 0.25, 0.35, 0.5, 0.65, 0.8),
-               default=0.5, make=_rival(Aibrix), module="policies/aibrix.py"),
+               default=0.5, make=_rival(Aibrix), module=POLICIES + "aibrix"),
     Contestant(name="llmd-slo", setting="upper threshold", values=(0.2, 0.3, 0.4, 0.55, 0.75, 1.0), default=0.55,
-               make=_rival(LlmdSlo), module="policies/llmd_slo.py"),
+               make=_rival(LlmdSlo), module=POLICIES + "llmd_slo"),
     Contestant(name="llmd-saturation", setting="upper threshold", values=(0.25, 0.4, 0.55, 0.7, 0.85, 0.95),
-               default=0.85, make=_rival(LlmdSaturation), module="policies/llmd_saturation.py"),
+               default=0.85, make=_rival(LlmdSaturation), module=POLICIES + "llmd_saturation"),
     Contestant(name="dynamo-load", setting="upper share of the KV cache", values=(0.2, 0.4, 0.6, 0.8, 1.0, 1.3),
-               default=1.0, make=_rival(DynamoLoad), module="policies/dynamo.py"),
+               default=1.0, make=_rival(DynamoLoad), module=POLICIES + "dynamo"),
     Contestant(name="dynamo-sla", setting="sensitivity", values=(0.2, 0.35, 0.5, 0.65, 0.8, 1.0), default=0.8,
-               make=_rival(DynamoSla), module="policies/dynamo.py"),
+               make=_rival(DynamoSla), module=POLICIES + "dynamo"),
     Contestant(name="static", setting="share of the oracle's peak", values=(0.4, 0.55, 0.7, 0.85, 1.0, 1.2),
-               default=1.0, make=_share_of_peak, module="policies/plans.py"),
+               default=1.0, make=_share_of_peak, module=POLICIES + "plans"),
 )}
 # fmt: on

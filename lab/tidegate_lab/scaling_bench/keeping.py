@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import pickle
 from collections.abc import Callable, Iterable
@@ -9,43 +10,55 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from tidegate_lab.scaling_bench.contestants import CONTESTANTS, OURS
+from tidegate_lab.scaling_bench.contestants import CONTESTANTS
 
 Kept = TypeVar("Kept")
 
 ROOT = Path(__file__).parents[3]
-SIMULATE = ROOT / "lab/tidegate_lab/simulate"
-SHARED = ("signals.py", "told.py", "hpa.py", "plans.py", "needed.py", "__init__.py")
-"""Of `simulate/policies`: what more than one law stands on."""
+SOURCES = ("lab", "operator", "engine_image")
+TRACES = ROOT / "lab/traces"
+BASE = "tidegate_lab.scaling_bench.ground"
+"""What every run goes through."""
 
 
 @cache
 def code_of(policy: str) -> str:
-    """A digest of the code that a run of this policy depends on: the simulator, the traffic, and its own law.
+    """A digest of the code that a run of this policy depends on: all that its law and the simulator import of ours.
 
-    The operator's deciding counts for our own policy alone, so that tuning it leaves the rivals' runs in place.
+    The operator's deciding is among that of our own policy alone, so that tuning it leaves the rivals' runs in place.
     """
-    files = [path for path in SIMULATE.glob("*.py") if path.name != "ours.py"]
-    files += [SIMULATE / "policies" / name for name in SHARED]
-    files += (ROOT / "lab/tidegate_lab/traffic").glob("*.py")
-    files += [path for path in (ROOT / "lab/traces").glob("*") if path.is_file() and path.suffix != ".md"]
-    files += (ROOT / "operator/tidegate_operator").glob("observed*.py")
-    files += (ROOT / "engine_image/tidegate_engine/core").glob("*.py")
-    files += [Path(__file__).with_name(name) for name in ("measured.py", "ground.py", "cases.py")]
-    if policy in CONTESTANTS:
-        files.append(SIMULATE / CONTESTANTS[policy].module)
-    if policy == OURS:
-        files += (ROOT / "operator/tidegate_operator/decide").glob("*.py")
-        files += (ROOT / "operator/tidegate_operator/resource").glob("*.py")
-    return _digest(files)
-
-
-def _digest(files: Iterable[Path]) -> str:
+    law = [CONTESTANTS[policy].module] if policy in CONTESTANTS else []
     digest = hashlib.sha256()
-    for path in sorted(set(files)):
+    for path in sorted({*imported([BASE, *law]), *(file for file in TRACES.iterdir() if file.is_file())}):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def imported(modules: Iterable[str]) -> set[Path]:
+    """The files of these modules and of all in the source tree that they import, and those in turn."""
+    found: set[Path] = set()
+    left = list(modules)
+    while left:
+        path = _file_of(left.pop())
+        if path is None or path in found:
+            continue
+        found.add(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                left += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                left += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
+
+
+def _file_of(module: str) -> Path | None:
+    for source in SOURCES:
+        base = ROOT / source / Path(*module.split("."))
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
 
 
 def kept(folder: Path, policy: str, key: str, make: Callable[[], Kept]) -> Kept:

@@ -14,7 +14,7 @@ from tidegate_lab.scaling_bench.answers import ORACLE, UNAVOIDABLE, answers
 from tidegate_lab.scaling_bench.cases import CASES, Split
 from tidegate_lab.scaling_bench.contestants import CONTESTANTS, OURS
 from tidegate_lab.scaling_bench.curves import Curve, Point, dominates
-from tidegate_lab.scaling_bench.keeping import kept
+from tidegate_lab.scaling_bench.keeping import BASE, code_of, imported, kept
 from tidegate_lab.scaling_bench.rows import Row, best_setting, with_best_of_tuning
 
 CURVE = Curve.of([Point(10, 0.5), Point(20, 0.9), Point(15, 0.4), Point(30, 1.0)])
@@ -183,6 +183,18 @@ def test_a_run_is_kept_by_what_it_depends_on(tmp_path: Path) -> None:
 
     assert [kept(tmp_path, "static", key, make) for key in ("a", "a", "b", "a")] == [1, 1, 2, 1]
     assert kept(tmp_path, "keda-queue", "a", make) == 3
+
+
+def test_a_kept_run_depends_on_its_own_law_and_only_ours_on_the_operators_deciding() -> None:
+    def names(policy: str) -> set[str]:
+        return {path.name for path in imported([BASE, CONTESTANTS[policy].module])}
+
+    assert {"run.py", "leap_steps.py", "synthetic.py", "observed_load.py", "needed.py"} <= names("kubeai")
+    assert "kubeai.py" in names("kubeai") and "kubeai.py" not in names("knative-kpa")
+    assert "scaling.py" in names(OURS)
+    assert not {"decide"} & {path.parent.name for path in imported([BASE, CONTESTANTS["kubeai"].module])}
+    assert len({code_of(policy) for policy in (OURS, "kubeai", "knative-kpa", ORACLE)}) == 4
+    assert code_of("static") == code_of(ORACLE)  # both follow a plan, which all runs are measured by
 
 
 @pytest.mark.parametrize(
