@@ -17,7 +17,7 @@ STEPS = ("step-up-10x", "step-down-10x")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One claim; `holds` None: there are no rows to tell by."""
+    """One claim; `holds` None: there are no rows to tell by, or it is a question and no claim."""
 
     claim: str
     holds: bool | None
@@ -25,7 +25,7 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        verdict = {True: "yes", False: "NO", None: "not run"}[self.holds]
+        verdict = {True: "yes", False: "NO", None: "told" if self.figures else "not run"}[self.holds]
         return f"[{verdict}] {self.claim} {self.figures}"
 
 
@@ -145,10 +145,21 @@ def _summed(table: Table) -> list[Answer]:
         ratios[rival] = None if best is None else (1 - best) / missed if missed > 0 else 1.0 if best == 1 else None
     enough = all(value is not None and value >= 0.20 for value in saved.values())
     few = all(value is not None and value <= 0.50 for value in ratios.values())
-    at = {rival: f"{rival} ({p.attainment:.2%} at {p.hours:.0f} h)" for rival, p in points.items()}
+    ranked = sorted(points, key=lambda rival: (-points[rival].attainment, points[rival].hours))
+    at = {r: f"{r} ({points[r].attainment:.2%} at {points[r].hours:.0f} h)" for r in ranked}
     return [
-        Answer(fewer, enough, "; ".join(f"{at[r]}: {_share(saved[r], 'it attains more than we ever do')}" for r in at)),
-        Answer(halved, few, "; ".join(f"{at[r]}: {_share(ratios[r], 'we have no setting as cheap')}" for r in at)),
+        Answer(
+            fewer,
+            enough,
+            "Best rival first: "
+            + "; ".join(f"{at[r]}: {_share(saved[r], 'it attains more than we ever do')}" for r in at),
+        ),
+        Answer(
+            halved,
+            few,
+            "Best rival first: "
+            + "; ".join(f"{at[r]}: {_share(ratios[r], 'we have no setting as cheap')}" for r in at),
+        ),
     ]
 
 
@@ -186,14 +197,14 @@ def _steps(table: Table) -> list[Answer]:
 
 
 def _cold_starts(table: Table) -> Answer:
-    claim = "What cold starts cost: our attainment and hours over the oracle's, on average over all traces,"
+    claim = "What cold starts cost: our attainment and hours over the oracle's, on average over all traces."
     parts = []
     for cold in sorted({s[1] for s in table.scenarios}):
         ours = [r for s in table.scenarios if s[1] == cold and (r := table.default(OURS, s)) is not None]
         if ours:
             attained = sum(r.attainment for r in ours) / len(ours)
             parts.append(f"{cold:g} s: {attained:.2%} at {sum(r.relative_hours for r in ours) / len(ours):.2f}x")
-    return Answer(claim, True if parts else None, "; ".join(parts) + ".")
+    return Answer(claim, None, "; ".join(parts))
 
 
 def _llmd(table: Table) -> Answer:
@@ -240,7 +251,7 @@ def _overshoot(table: Table) -> Answer:
         if r.is_default and r.trace in ("step-up-10x", "on-off") and own is not None:
             over[f"{r.trace} at {r.cold_start_s:g} s"] = r.most_replicas / own.most_replicas - 1
     holds = None if not over else all(value <= 0.20 for value in over.values())
-    return Answer(claim, holds, "; ".join(f"{where}: {value:+.0%}" for where, value in over.items()) + ".")
+    return Answer(claim, holds, "; ".join(f"{where}: {value:+.0%}" for where, value in over.items()))
 
 
 def _pair(row: Row) -> str:
