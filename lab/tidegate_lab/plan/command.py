@@ -7,7 +7,7 @@ import argparse
 import numpy as np
 from tidegate_operator.resource import format_duration, parse_duration
 
-from tidegate_lab.plan.needed import Fixed, Floor, NeverEnough, Wanted, fixed, floors, following
+from tidegate_lab.plan.needed import Fixed, Floor, NeverEnough, Wanted, busiest, fixed, floors, following
 from tidegate_lab.simulate.engine import ENGINES, EngineModel
 from tidegate_lab.simulate.engine_file import engine_of
 from tidegate_lab.simulate.scenario import Targets
@@ -65,18 +65,24 @@ def plan(arguments: argparse.Namespace) -> int:
 
 
 def _tell_floors(best: list[Floor], engine: EngineModel, wanted: Wanted) -> None:
-    print(f"\none request alone on a replica of {engine.name}, at best ({wanted.share:.4g} of the requests):")
+    print(f"\none request alone on a replica of {engine.name}, at best ({wanted.share:.4g} of them take no longer):")
     for floor in best:
         missed = floor.attained < wanted.share
         print(
             f"  {floor.target:5} {_seconds(floor.at_share_s):>10}  target {format_duration(floor.limit_s)}"
-            + (f": not attainable by any number of replicas; {_REMEDIES[floor.target]}" if missed else "")
+            + (
+                f": not attainable by any number of replicas, {floor.attained:.2%} are within it; "
+                f"{_REMEDIES[floor.target]}, or a smaller --share"
+                if missed
+                else ""
+            )
         )
 
 
 def _tell_needed(trace: Trace, engine: EngineModel, wanted: Wanted, arguments: argparse.Namespace) -> int:
     is_constant = arguments.trace is None
-    steady = fixed(trace, engine, wanted, after_s=_WARM_UP_S if is_constant else 0.0)
+    guess = fixed(busiest(trace, arguments.window), engine, wanted).replicas
+    steady = fixed(trace, engine, wanted, after_s=_WARM_UP_S if is_constant else 0.0, start=guess)
     hours = trace.seconds / 3600
     print(f"\n{'':34}{'replicas':>10}{'within':>9}{'replica-hours':>15}{'cost':>12}{'per 1M tokens':>15}")
     _row("a fixed number", str(steady.replicas), steady.attainment, steady.replicas * hours, trace, arguments)

@@ -97,8 +97,10 @@ def floors(trace: Trace, engine: EngineModel, wanted: Wanted) -> list[Floor]:
     return best
 
 
-def fixed(trace: Trace, engine: EngineModel, wanted: Wanted, *, after_s: float = 0.0) -> Fixed:
+def fixed(trace: Trace, engine: EngineModel, wanted: Wanted, *, after_s: float = 0.0, start: int = 1) -> Fixed:
     """The least number that serves the whole trace; of requests before `after_s` nothing is asked.
+
+    `start` is tried first: a good guess saves days served by far too few, whose queues take long to simulate.
 
     Raises NeverEnough where MOST replicas are too few.
     """
@@ -109,7 +111,16 @@ def fixed(trace: Trace, engine: EngineModel, wanted: Wanted, *, after_s: float =
         good = attaining(served, wanted.targets)[counted]
         return Fixed(replicas, float(good.mean()) if len(good) else 1.0, served)
 
-    return _least(tried, wanted.share)
+    return _least(tried, wanted.share, start)
+
+
+def busiest(trace: Trace, window_s: float) -> Trace:
+    """The window with the most tokens; all of a trace that is no longer."""
+    if trace.seconds <= window_s:
+        return trace
+    edges = np.arange(0.0, trace.seconds + window_s, window_s)
+    tokens = np.histogram(trace.at, bins=edges, weights=(trace.prompt + trace.output).astype(np.float64))[0]
+    return cut(trace, float(edges[int(tokens.argmax())]), window_s)
 
 
 def following(trace: Trace, engine: EngineModel, wanted: Wanted, window_s: float) -> list[Fixed]:
@@ -117,29 +128,30 @@ def following(trace: Trace, engine: EngineModel, wanted: Wanted, window_s: float
 
     Windows without a request need none: `replicas` is 1, as low as a service that answers at once can go.
     """
-    found = []
+    found: list[Fixed] = []
     for start in np.arange(0.0, max(trace.seconds, 1e-9), window_s).tolist():
         begin = max(0.0, start - WARM_UP_S)
         part = cut(trace, begin, start + window_s - begin)
-        found.append(fixed(part, engine, wanted, after_s=start - begin))
+        guess = found[-1].replicas if found else 1
+        found.append(fixed(part, engine, wanted, after_s=start - begin, start=guess))
     return found
 
 
-def _least(tried: Callable[[int], Fixed], share: float) -> Fixed:
-    low, high = 0, 1
-    best = tried(high)
+def _least(tried: Callable[[int], Fixed], share: float, start: int) -> Fixed:
+    """Doubling from `start` until it is enough, halving while it is more than enough, then bisection."""
+    low, best = 0, tried(start)
     while best.attainment < share:
-        low, high = high, high * 2
-        if high > MOST:
+        low = best.replicas
+        if low * 2 > MOST:
             raise NeverEnough(
                 f"{low} replicas bring {best.attainment:.1%} of the requests within the targets, not {share:.1%}"
             )
-        best = tried(high)
-    while high - low > 1:
-        middle = (low + high) // 2
+        best = tried(low * 2)
+    while best.replicas - low > 1:
+        middle = (low + best.replicas) // 2 if low else max(1, best.replicas * 3 // 4)
         attempt = tried(middle)
         if attempt.attainment >= share:
-            best, high = attempt, middle
+            best = attempt
         else:
             low = middle
     return best
