@@ -13,7 +13,7 @@ from tidegate_bench_operator.processes import TICKS_PER_S, NotMeasured, Operator
 
 INTERVAL = ("tidegate_operator_scrape_interval_seconds", ())
 DELAY = "tidegate_operator_decision_delay_seconds"
-SETTLE_S = 150.0
+SETTLE_S = 240.0
 """At most, from the start until everything was created, read, and the interval is back at what was asked."""
 
 

@@ -37,6 +37,8 @@ log = logging.getLogger("tidegate.operator")
 
 
 STALE_AFTER_READS = 3
+FIGURES_PER_S = 7.0
+"""Statuses written for their figures only, of all services together; one takes 4 ms, its event included."""
 ON_THE_WAY = frozenset({"Creating", "Starting", "RollingOut", "NotAnswering"})
 """Reasons for not being ready that need nobody's attention."""
 
@@ -181,15 +183,16 @@ class Reconciler:
         kept: Kept,
         now: float,
     ) -> None:
-        if not is_write_due(previous, status, kept.written_at, now):
+        every = max(FIGURES_EVERY_S, len(self._kept) / FIGURES_PER_S)
+        if not is_write_due(previous, status, kept.written_at, now, every):
             return
         body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         # As it will be read back: figures are rounded for people, and only what they see may cause a write.
-        if not is_write_due(previous, read_status(body), kept.written_at, now):
+        if not is_write_due(previous, read_status(body), kept.written_at, now, every):
             return
         await self.cluster.write_status(service, body)
         # Many services start at once: their later writes, of figures only, are spread.
-        kept.written_at = now if kept.written_at is not None else now - FIGURES_EVERY_S * share_of(service.uid)
+        kept.written_at = now if kept.written_at is not None else now - every * share_of(service.uid)
         before, after = _ready(previous), _ready(status)
         if after and (before is None or (before.status, before.reason) != (after.status, after.reason)):
             warning = after.status == "False" and after.reason not in ON_THE_WAY

@@ -68,15 +68,19 @@ def report_refused(
 
 
 def is_write_due(
-    written: resource.InferenceServiceStatus, new: resource.InferenceServiceStatus, written_at: float | None, now: float
+    written: resource.InferenceServiceStatus,
+    new: resource.InferenceServiceStatus,
+    written_at: float | None,
+    now: float,
+    figures_every: float = FIGURES_EVERY_S,
 ) -> bool:
-    """A decision or a condition changed, or figures changed and the last write is half a minute old.
+    """A decision or a condition changed, or figures changed and the last write is `figures_every` seconds old.
 
     `written_at` is None where this process has not written yet.
     """
     if _weighty(written) != _weighty(new):
         return True
-    return written != new and (written_at is None or now - written_at >= FIGURES_EVERY_S)
+    return written != new and (written_at is None or now - written_at >= figures_every)
 
 
 def _weighty(status: resource.InferenceServiceStatus) -> tuple[object, ...]:

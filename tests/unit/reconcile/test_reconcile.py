@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from answering_pods import always
 from in_memory_api import InMemoryApi
+from tidegate_operator.decide.scaling_memory import Memory
 from tidegate_operator.errors import RetryLater, Stall
 from tidegate_operator.observed import ServiceKey
 from tidegate_operator.pace import Pace
-from tidegate_operator.reconcile import Reconciler
+from tidegate_operator.reconcile import Kept, Reconciler
 from tidegate_operator.resource import InferenceServiceStatus
 from tidegate_operator.world.calls import CHILDREN, CLUSTER_CALLS, WATCHED, Kind
 from tidegate_operator.world.cluster import Cluster
@@ -380,3 +381,19 @@ async def test_a_change_that_leaves_the_pods_as_they_are_is_applied_too() -> Non
     del operator.api.objects[Kind.DEPLOYMENT, "ns", "web"]
     await operator.look(times=2)
     assert live(operator)["spec"]["replicas"] == 1
+
+
+async def test_figures_of_a_thousand_services_are_written_less_often_and_decisions_as_ever() -> None:
+    operator = with_service(**AUTO)
+    await operator.look()
+    run_pods(operator, 1)
+    await operator.look(times=40)
+    operator.reconciler._kept |= {ServiceKey("ns", f"svc-{n}"): Kept(str(n), Memory()) for n in range(999)}
+    written = [n for c, n, _ in operator.api.written if c.resource.endswith("/status")]
+    service = live(operator, Kind.INFERENCE_SERVICE)
+    service["status"]["scaling"]["running"] = 7  # a figure that is no longer so
+    operator.api.put(Kind.INFERENCE_SERVICE, service)
+    await operator.look(times=25)  # more than two minutes after the last write, which is plenty for one service
+    assert [n for c, n, _ in operator.api.written if c.resource.endswith("/status")] == written
+    await operator.look(times=25)
+    assert len([n for c, n, _ in operator.api.written if c.resource.endswith("/status")]) == len(written) + 1
