@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from tidegate_operator.decide.bounds import bounded, bounds_terms, named
@@ -22,11 +21,12 @@ from tidegate_operator.decide.scaling_terms import (
     by_arrivals,
     by_p99,
     by_queue,
+    for_held,
     say,
     unattainable,
     would_hold,
 )
-from tidegate_operator.decide.scaling_window import LATENCY_WINDOW_S, look
+from tidegate_operator.decide.scaling_window import LATENCY_WINDOW_S, heard_anew, look
 from tidegate_operator.observed import ServiceObserved, Sketch
 
 
@@ -54,6 +54,7 @@ class Decision:
 def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now: float) -> Decision:
     """Look, ask, limit. Pure: the same facts, memory and time give the same decision."""
     policy = bounded(policy, memory.learned.cold_start_s, now)
+    observed = heard_anew(observed, memory.window, now)
     supply = supply_of(observed, policy, memory.learned.cold_start_s, now)
     memory = look(memory, observed, supply, policy, now)
     learned = learn(memory.learned, memory.window, now)
@@ -73,7 +74,7 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
         current=max(1, policy.minimum) if live is None else live,
         supply=supply,
         state=state,
-        demand=demand_of(memory.window, learned, supply, held, policy, now),
+        demand=demand_of(memory.window, learned, supply, observed.gateway, policy, now),
         verdicts=verdicts,
         learned=learned,
         now=now,
@@ -130,7 +131,7 @@ def _from_zero(s: Situation) -> Wish | None:
     if s.current > 0:
         return None
     if s.demand.held:
-        need = math.ceil(s.demand.held / (s.demand.slots + s.policy.queue_depth))
+        need = for_held(s)
         message = f"{s.demand.held} requests are held at the gateway"
         return Wish(term="gateway", replicas=need, reason="RequestsHeld", message=message)
     return Wish(term="zero", replicas=0, reason="ScaledToZero", message="nothing has been asked for")
@@ -140,7 +141,7 @@ def _unheard(s: Situation) -> Wish | None:
     """Without data only growth at the gateway may move anything, and only upwards."""
     if s.state not in (DataState.NO_REPLICAS, DataState.STALE, DataState.MISSING):
         return None
-    need = math.ceil(s.demand.held / (s.demand.slots + s.policy.queue_depth))
+    need = for_held(s)
     if need > s.current:
         message = f"{s.demand.held} requests are held at the gateway"
         return Wish(term="gateway", replicas=need, reason="RequestsHeld", message=message)

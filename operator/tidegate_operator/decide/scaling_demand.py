@@ -9,6 +9,7 @@ from tidegate_operator.decide.capacity import LOWEST_UTILISATION, safe_utilisati
 from tidegate_operator.decide.scaling_data import Supply
 from tidegate_operator.decide.scaling_memory import Learned, Tick, Window
 from tidegate_operator.decide.scaling_policy import ScalingPolicy
+from tidegate_operator.observed import GatewayFacts
 
 DEMAND_WINDOW_S = 20.0
 _SURE_WINDOWS_S = (6.0, 20.0)
@@ -43,6 +44,8 @@ class Demand:
     waiting_everywhere: int
     """In all ready replicas that were heard."""
     held: int
+    """At the gateway, the oldest of them for `held_for_s`."""
+    held_for_s: float
     waiting_per_replica: float
     """Mean over the demand window, of replicas without an old backlog."""
     queueing_share: float
@@ -76,7 +79,14 @@ class Demand:
         return self.load if self.load_at_most is None else min(self.load, self.load_at_most)
 
 
-def demand_of(window: Window, learned: Learned, supply: Supply, held: int, policy: ScalingPolicy, now: float) -> Demand:
+def demand_of(
+    window: Window,
+    learned: Learned,
+    supply: Supply,
+    gateway: GatewayFacts | None,
+    policy: ScalingPolicy,
+    now: float,
+) -> Demand:
     """Measure the last twenty seconds."""
     ticks = _within(window.ticks, now, DEMAND_WINDOW_S)
     seconds = sum(t.seconds for t in ticks)
@@ -102,7 +112,8 @@ def demand_of(window: Window, learned: Learned, supply: Supply, held: int, polic
         waiting=window.ticks[-1].waiting if window.ticks else 0,
         unburdened=window.ticks[-1].unburdened if window.ticks else 0,
         waiting_everywhere=sum(r.waiting for r in supply.recent),
-        held=held,
+        held=gateway.held if gateway else 0,
+        held_for_s=(gateway.oldest_held_s or 0.0) if gateway else 0.0,
         waiting_per_replica=waiting,
         queueing_share=_mean([(t.queueing / t.unburdened, t.seconds) for t in settled]),
         inside_per_replica=inside,

@@ -154,6 +154,8 @@ class Window:
     ticks: tuple[Tick, ...] = ()
     missed_since: float | None = None
     """Since when a target has been missed at every look; None: the last look found none missed."""
+    held: int = 0
+    """Requests at the gateway at the last look."""
     history: History = field(default_factory=History)
     sums: Sums = field(default_factory=Sums)
     holds: tuple[Moment, ...] = ()

@@ -11,7 +11,7 @@ from tidegate_operator.decide.latency import Opinion, Verdict
 from tidegate_operator.decide.scaling_data import DataState, Supply
 from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, less_efficient, too_much
 from tidegate_operator.decide.scaling_memory import Learned
-from tidegate_operator.decide.scaling_needs import Needs
+from tidegate_operator.decide.scaling_needs import CLEARED_S, Needs
 from tidegate_operator.decide.scaling_policy import ScalingPolicy
 
 MOST_FUTILE_STEPS = 2
@@ -177,6 +177,18 @@ def by_queue(s: Situation) -> Wish | None:
             taken=_carries_less(s),
         )
     return None
+
+
+def for_held(s: Situation) -> int:
+    """A place for each request that the gateway holds; where it is known what a replica carries, no more than the rate
+    at which they came needs, and a few to clear them: three replicas that crashed need no sixteen in their place."""
+    demand = s.demand
+    places = math.ceil(demand.held / (demand.slots + s.policy.queue_depth))
+    if s.needs is None or not demand.held:
+        return places
+    rate = s.needs.model.rate
+    coming = math.ceil(demand.held / max(1.0, demand.held_for_s) / rate)
+    return min(places, coming + math.ceil(demand.held / rate / CLEARED_S))
 
 
 def by_p99(s: Situation) -> Wish | None:

@@ -89,10 +89,38 @@ def look(memory: Memory, observed: ServiceObserved, supply: Supply, policy: Scal
             burdened=burdened,
             active_at=now if active or window.active_at is None else window.active_at,
             ticks=(*ticks, tick)[-MOST_TICKS:],
-            history=window.history.with_look(tick.seconds, tick.spans, tick.ready, tick.occupied),
+            history=window.history.with_look(
+                tick.seconds, _when_asked(tick.spans, tick.seconds, held - window.held), tick.ready, tick.occupied
+            ),
+            held=held,
             sums=_summed(window.sums, tick),
         ),
     )
+
+
+def heard_anew(observed: ServiceObserved, window: Window, now: float) -> ServiceObserved:
+    """The same facts, but a report that says what its pod has said before is as old as it was: a process that hangs,
+    or a cache in between, answers with the past for ever, and reads as a pod to which nothing comes."""
+    known = {seen.uid: seen for seen in window.seen}
+    replicas = tuple(_heard_anew(r, known.get(r.uid), now) for r in observed.replicas)
+    return observed if replicas == observed.replicas else replace(observed, replicas=replicas)
+
+
+def _heard_anew(replica: ReplicaFacts, seen: Seen | None, now: float) -> ReplicaFacts:
+    if seen is None or replica.load is None or replica.load_age_s is None or _is_news(seen, replica.load):
+        return replica
+    if (age := now - seen.at) <= replica.load_age_s + _CLOCK_STEP_S:
+        return replica
+    return replace(replica, load_age_s=age, scrape_error=replica.scrape_error or "repeats an old report")
+
+
+def _when_asked(spans: tuple[Span, ...], seconds: float, held_more: int) -> tuple[Span, ...]:
+    """Arrivals at the gateway and the pods: what is held counts when it comes, and is no burst when it is let go."""
+    if held_more >= 0:
+        return (*spans, Span(seconds, float(held_more))) if held_more else spans
+    arrived = sum(span.arrived for span in spans)
+    new = max(0.0, 1 + held_more / arrived) if arrived else 0.0
+    return tuple(Span(span.seconds, span.arrived * new) for span in spans)
 
 
 def _burdened(
