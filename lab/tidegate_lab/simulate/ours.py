@@ -37,7 +37,7 @@ class Ours:
         )
 
 
-def ours_for(scenario: Scenario, headroom_percent: int = 0) -> Ours:
+def ours_for(scenario: Scenario, headroom_percent: int | None = None) -> Ours:
     """With the defaults of an InferenceService, and the scenario's bounds and targets."""
     targets = scenario.targets
     asked = {"ttft": targets.ttft_s, "tpot": targets.tpot_s, "e2e": targets.e2e_s}
@@ -48,7 +48,7 @@ def ours_for(scenario: Scenario, headroom_percent: int = 0) -> Ours:
             "scaling": {
                 "minReplicas": scenario.minimum,
                 "maxReplicas": scenario.maximum,
-                "headroomPercent": headroom_percent,
+                **({} if headroom_percent is None else {"headroomPercent": headroom_percent}),
                 "targets": {name: {"p99": f"{seconds}s"} for name, seconds in asked.items() if seconds is not None},
             },
         }

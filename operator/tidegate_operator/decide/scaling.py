@@ -13,6 +13,7 @@ from tidegate_operator.decide.scaling_inputs import terms_of
 from tidegate_operator.decide.scaling_limits import limit, remember
 from tidegate_operator.decide.scaling_memory import Learned, Memory, Moment, Window
 from tidegate_operator.decide.scaling_needs import learn_equipment, needs_of, trusted_again
+from tidegate_operator.decide.scaling_peaks import with_peak
 from tidegate_operator.decide.scaling_policy import Mode, ScalingPolicy
 from tidegate_operator.decide.scaling_terms import (
     Situation,
@@ -59,7 +60,8 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     memory = look(memory, observed, supply, policy, now)
     learned = learn(memory.learned, memory.window, now)
     learned = learn_equipment(learned, supply.heard, memory.window.sums)
-    learned = trusted_again(learned, memory.window.ticks[-1].seconds if memory.window.ticks else 0.0)
+    passed = memory.window.ticks[-1].seconds if memory.window.ticks else 0.0
+    learned = trusted_again(learned, passed)
     held = observed.gateway.held if observed.gateway else 0
     arrived = memory.window.ticks[-1].arrived if memory.window.ticks else 0.0
     state = state_of(supply, held, arrived)
@@ -82,6 +84,9 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     )
     if situation.missed and situation.unattainable:
         learned = unattainable(learned, situation.missed)
+    if situation.needs is not None:
+        memory = with_peak(Memory(learned=learned, window=memory.window), situation.needs, passed, now)
+        learned = memory.learned
     missed_since = memory.window.missed_since or now
     memory = replace(memory, window=replace(memory.window, missed_since=missed_since if situation.missed else None))
     situation = replace(situation, missed_for_s=now - missed_since)
@@ -97,6 +102,7 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     if changed:
         learned = replace(
             wish.taken if wish.taken is not None and policy.mode is Mode.AUTO else learned,
+            hold_s=learned.hold_s,
             last_change_at=now,
             last_up_at=now if replicas > current else learned.last_up_at,
         )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 BUCKET_S = 5.0
-LONGEST_S = 1200.0
-"""Twenty minutes: bursts that come less often are not held capacity for."""
-MOST_BUCKETS = 300
+LONGEST_S = 1800.0
+"""Half an hour: bursts that come less often are not held capacity for."""
+MOST_BUCKETS = 400
 
 
 class Span(NamedTuple):

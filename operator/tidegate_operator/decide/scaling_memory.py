@@ -30,6 +30,8 @@ class Learned:
     """None: too few requests were seen."""
     efficiency: float = 1.0
     """Part of what the model promises that replicas were seen to carry."""
+    hold_s: float = 0.0
+    """How far back arrivals are replayed, where peaks were seen to come again after so long."""
     safe_utilisation: float | None = None
     """Share of the capacity that turned out to be too much, less a margin: the queue or a p99 was over its target."""
     safe_utilisation_at: float | None = None
@@ -158,6 +160,8 @@ class Window:
     """Requests at the gateway at the last look."""
     history: History = field(default_factory=History)
     sums: Sums = field(default_factory=Sums)
+    peaks: tuple[Moment, ...] = ()
+    """Replicas that were needed; only those no later look has surpassed."""
     holds: tuple[Moment, ...] = ()
     """Replicas that were predicted to hold the targets; only those no later look has surpassed."""
     wishes: tuple[Moment, ...] = ()

@@ -10,18 +10,19 @@ from tidegate_operator.decide.scaling_forecast import Forecast, forecast, occupi
 from tidegate_operator.decide.scaling_history import rate_of
 from tidegate_operator.decide.scaling_memory import Learned, Sums, Window
 from tidegate_operator.decide.scaling_policy import Metric, ScalingPolicy
-from tidegate_operator.decide.scaling_replay import queue_left, replicas_that_hold
+from tidegate_operator.decide.scaling_replay import expected_now, replicas_that_hold
 from tidegate_operator.observed import LoadReport
 
-REPLAYED_S = 600.0
+REPLAYED_S = 60.0
 CLEARED_S = 120.0
-MOST_TO_CLEAR = 0.15
+MOST_TO_CLEAR = 0.1
 """What waits inside replicas does not move to new ones: a few more than the arrivals need clear it sooner."""
+UNEXPLAINED = 1.15
 FILLING = 1.5
 FULL_PLACES = 0.9
 """Share of cache or slots from which one more replica is needed."""
 FEWEST_ENDED = 5.0
-STAY_WINDOWS_S = (60.0, 300.0)
+STAY_WINDOWS_S = (60.0, 120.0)
 STAY_ROOM = 1.05
 """Fewer replicas must hold this much more than what came, or chance alone would take one away and bring it back."""
 LEAST_PATIENCE = 0.25
@@ -46,6 +47,10 @@ class Needs:
     """For the arrivals that there surely are now, and to clear what waits."""
     backlog: float
     """Requests that should wait now, in all replicas, by what came and the replicas there were."""
+    level: int
+    """For the last minute's mean rate: steadier than the others, and late."""
+    level_before: int
+    """For that of the two minutes before it."""
     occupied: int
     """For the places that running requests will hold when a new replica is ready, if they go on filling so."""
     staying: int
@@ -70,7 +75,7 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
     ahead = forecast(window.history, learned.cold_start_s)
     ttft = next((t.seconds for t in policy.targets if t.metric is Metric.TTFT), None)
     patience = max(LEAST_PATIENCE * ttft, ttft - 2 * model.first_token_s) if ttft is not None else model.service_s
-    recent = window.history.last(REPLAYED_S)
+    recent = window.history.last(max(REPLAYED_S, learned.hold_s))
     most = max(policy.maximum, guess) + 1
 
     def hold_for(factor: float) -> int:
@@ -78,14 +83,17 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
         return replicas_that_hold(scaled, model, patience, policy.late_allowed, max(1, guess), most)
 
     replayed = hold_for(ahead.growth)
-    backlog = queue_left(window.history.buckets, model.concurrency, model.service_s)
     waiting = window.ticks[-1].waiting_everywhere if window.ticks else 0
     surely = _for_level(ahead.surely, ahead, model)
     late = waiting > model.rate * patience * max(1, guess) + policy.queue_depth
     if late and surely:
         surely += min(math.ceil(waiting / model.rate / CLEARED_S), max(1, int(MOST_TO_CLEAR * surely)))
+    expected = expected_now(window.history.buckets, model.concurrency, model.service_s)
     # Places fill for about as long as answers take; what queues fills them too, and is the queue's business.
-    horizon = min(learned.cold_start_s, FILLING * model.service_s)
+    # A rise that the arrivals explain ends where they say.
+    held = window.ticks[-1].occupied if window.ticks else 0.0
+    unexplained = held * model.concurrency > UNEXPLAINED * expected.running + 1
+    horizon = min(learned.cold_start_s, FILLING * model.service_s) if unexplained else 0.0
     occupied = math.ceil(round(occupied_ahead(window.history, horizon) * (1 + policy.headroom) / FULL_PLACES, 6))
     if late:
         occupied = min(occupied, guess)
@@ -95,8 +103,10 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
         patience_s=patience,
         replayed=replayed,
         surely=surely,
+        level=_for_level(ahead.now, ahead, model),
+        level_before=_for_level(rate_of(window.history.last(180.0)[: -len(window.history.last(60.0))]), ahead, model),
         occupied=occupied,
-        backlog=backlog,
+        backlog=expected.waiting,
         staying=max(
             replayed,
             occupied,

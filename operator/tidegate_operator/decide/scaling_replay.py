@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tidegate_operator.decide.replica_model import ReplicaModel
 from tidegate_operator.decide.scaling_history import Bucket
@@ -40,14 +41,21 @@ def late_share(buckets: Sequence[Bucket], places: float, service_s: float, patie
     return min(1.0, late / arrived)
 
 
-def queue_left(buckets: Sequence[Bucket], concurrency: float, service_s: float) -> float:
-    """Requests that should be waiting now, with the replicas that were ready at each time."""
-    inside = waiting = 0.0
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Requests that should be there now."""
+
+    running: float
+    waiting: float
+
+
+def expected_now(buckets: Sequence[Bucket], concurrency: float, service_s: float) -> Expected:
+    """By what came, and the replicas that were ready at each time."""
+    inside = places = 0.0
     for width, came, ready, _ in buckets:
         places = ready * concurrency
         inside = max(0.0, inside + came - min(inside + came / 2, places) * width / service_s)
-        waiting = max(0.0, inside - places)
-    return waiting
+    return Expected(min(inside, places), max(0.0, inside - places))
 
 
 def replicas_that_hold(

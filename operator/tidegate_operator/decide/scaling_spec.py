@@ -9,6 +9,7 @@ from tidegate_operator.decide.capacity import HIGHEST_UTILISATION, LOWEST_UTILIS
 from tidegate_operator.decide.replica_model import Equipment, RequestSize
 from tidegate_operator.decide.scaling_demand import LEAST_EFFICIENCY
 from tidegate_operator.decide.scaling_memory import COLD_STARTS_KEPT, Learned
+from tidegate_operator.decide.scaling_peaks import LONGEST_HOLD_S
 from tidegate_operator.decide.scaling_policy import (
     Direction,
     LatencyTarget,
@@ -112,6 +113,7 @@ def learned_from(status: resource.InferenceServiceStatus) -> Learned:
         tokens_per_request=_positive(kept.tokens_per_request),
         equipment=_equipment(kept),
         size=_size(kept.request_tokens),
+        hold_s=min(LONGEST_HOLD_S, _positive(kept.hold_seconds) or 0.0),
         efficiency=min(1.0, max(LEAST_EFFICIENCY, _positive(kept.efficiency) or 1.0)),
         safe_utilisation=safe,
         safe_utilisation_at=_positive(kept.safe_utilisation_at) if safe is not None else None,
@@ -135,6 +137,7 @@ def learned_to(learned: Learned) -> resource.Learned:
         kv_tokens=equipment.kv_tokens if equipment else None,
         request_tokens=_several(size.prompt_tokens, size.output_tokens, size.kv_tokens) if size else (),
         efficiency=None if learned.efficiency == 1 else float(f"{learned.efficiency:.3g}"),
+        hold_seconds=round(learned.hold_s) if learned.hold_s else None,
         safe_utilisation=_digits(learned.safe_utilisation),
         safe_utilisation_at=learned.safe_utilisation_at,
         newest_ready_at=learned.newest_ready_at,

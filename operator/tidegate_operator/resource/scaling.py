@@ -101,7 +101,7 @@ class Scaling(Asked):
     max_replicas: int | None = Field(default=None, ge=1)
     """None only in mode external, where the autoscaler that owns the scale subresource has bounds of its own."""
     targets: Targets = Targets()
-    headroom_percent: int = Field(default=0, ge=-50, le=300)
+    headroom_percent: int = Field(default=10, ge=-50, le=300)
     """How much more than what is predicted the replicas are to bear."""
     schedules: tuple[Schedule, ...] = ()
     scale_to_zero_after: Duration | None = None

@@ -62,6 +62,8 @@ class Learned(Told):
     request_tokens: tuple[float, ...] = ()
     """The mean request: prompt, answer, held in the cache."""
     efficiency: float | None = None
+    hold_seconds: float | None = None
+    """How far back arrivals are replayed, since peaks came again after so long."""
     safe_utilisation: float | None = None
     safe_utilisation_at: float | None = None
     newest_ready_at: float = 0.0
