@@ -55,14 +55,15 @@ class InFlight:
     running_tpot: Sketch
 
 
-def judge(target: LatencyTarget, fresh: Latencies, lately: Latencies, in_flight: InFlight) -> Verdict:
-    """Compare with one target; `lately` is the newest part of `fresh`.
+def judge(target: LatencyTarget, ticks: tuple[Tick, ...], lately_since: float, in_flight: InFlight) -> Verdict:
+    """Compare what the newest replica cannot be blamed for with one target.
 
     A request that still waits counts once it is past the target, and not before.
     """
-    finished = of_metric(fresh, target.metric)
+    parts = [(tick.at > lately_since, of_metric(tick.fresh, target.metric)) for tick in ticks]
+    finished = Sketch.merged(part for _, part in parts)
     samples, over = finished.count, finished.count_above(target.seconds)
-    before = over - of_metric(lately, target.metric).count_above(target.seconds)
+    before = sum(part.count_above(target.seconds) for lately, part in parts if not lately)
     if target.metric is Metric.TTFT:
         late = in_flight.waiting_ages.count_above(target.seconds)
         samples, over = samples + late, over + late
@@ -91,9 +92,9 @@ def of_metric(latencies: Latencies, metric: Metric) -> Sketch:
     return {Metric.TTFT: latencies.ttft, Metric.TPOT: latencies.tpot, Metric.E2E: latencies.e2e}[metric]
 
 
-def over_window(ticks: tuple[Tick, ...], *, fresh: bool) -> Latencies:
+def over_window(ticks: tuple[Tick, ...]) -> Latencies:
     """The window's samples of all replicas, merged (averaging quantiles would hide the slow replica)."""
-    return Latencies.merged(tuple(t.fresh if fresh else t.latencies for t in ticks))
+    return Latencies.merged(tuple(t.latencies for t in ticks))
 
 
 def lower_bound(over: int, samples: int) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from tidegate_operator.decide.bounds import bounded, bounds_terms, named
 from tidegate_operator.decide.capacity import replicas_for
-from tidegate_operator.decide.latency import InFlight, Opinion, Verdict, judge, over_window
+from tidegate_operator.decide.latency import InFlight, Opinion, Verdict, judge
 from tidegate_operator.decide.scaling_data import DataState, Supply, is_recent, state_of, supply_of
 from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, demand_of, learn
 from tidegate_operator.decide.scaling_inputs import terms_of
@@ -212,8 +212,6 @@ def _hold(s: Situation, window: Window) -> int:
 def _judge_all(
     policy: ScalingPolicy, observed: ServiceObserved, window: Window, learned: Learned, now: float
 ) -> tuple[Verdict, ...]:
-    fresh = over_window(window.ticks, fresh=True)
-    lately = over_window(tuple(t for t in window.ticks if t.at > now - DEMAND_WINDOW_S), fresh=True)
     ages, tpots = [], []
     for replica in observed.replicas:
         if replica.load is None or not is_recent(replica, policy) or replica.ready_at is None:
@@ -223,7 +221,7 @@ def _judge_all(
             since = now - (replica.load_age_s or 0.0) - learned.newest_ready_at
             ages.append(_at_most(replica.load.waiting_ages, since))
     in_flight = InFlight(waiting_ages=Sketch.merged(ages), running_tpot=Sketch.merged(tpots))
-    return tuple(judge(target, fresh, lately, in_flight) for target in policy.targets)
+    return tuple(judge(target, window.ticks, now - DEMAND_WINDOW_S, in_flight) for target in policy.targets)
 
 
 def _at_most(sketch: Sketch, seconds: float) -> Sketch:

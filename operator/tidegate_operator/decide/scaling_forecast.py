@@ -110,8 +110,9 @@ def dispersion(buckets: Sequence[Bucket], window_s: float) -> float:
     """Variance over mean of counts in windows of this length, by the differences of neighbours: a slow rise is none."""
     counts: list[float] = []
     seconds = count = 0.0
-    for bucket in reversed(buckets):
-        seconds, count = seconds + bucket.seconds, count + bucket.arrived
+    for width, came, *_ in reversed(buckets):
+        seconds += width
+        count += came
         if seconds >= window_s - 1e-6:
             counts.append(count * window_s / seconds)
             seconds = count = 0.0

@@ -68,9 +68,9 @@ class History:
             )
         else:
             buckets.append(Bucket(seconds, 0.0, float(ready), occupied))
+        total = sum([bucket.seconds for bucket in buckets])
         for span, arrived in counted:
-            _spread(buckets, span, arrived)
-        total = sum(bucket.seconds for bucket in buckets)
+            _spread(buckets, total, span, arrived)
         while len(buckets) > 1 and (total - buckets[0].seconds >= LONGEST_S or len(buckets) > MOST_BUCKETS):
             total -= buckets.pop(0).seconds
         return History(tuple(buckets))
@@ -78,22 +78,24 @@ class History:
 
 def rate_of(buckets: tuple[Bucket, ...]) -> float:
     """Mean arrivals per second; 0 where there is no time."""
-    seconds = sum(bucket.seconds for bucket in buckets)
-    return sum(bucket.arrived for bucket in buckets) / seconds if seconds > 0 else 0.0
+    seconds = sum([bucket.seconds for bucket in buckets])
+    return sum([bucket.arrived for bucket in buckets]) / seconds if seconds > 0 else 0.0
 
 
-def _spread(buckets: list[Bucket], span: float, arrived: float) -> None:
+def _spread(buckets: list[Bucket], total: float, span: float, arrived: float) -> None:
+    """`total` is the seconds of all buckets."""
     if arrived <= 0:
         return
-    covered = min(span, sum(bucket.seconds for bucket in buckets))
+    covered = min(span, total)
     if span <= buckets[-1].seconds or covered <= 0:
-        buckets[-1] = buckets[-1]._replace(arrived=buckets[-1].arrived + arrived)
+        seconds, came, ready, occupied = buckets[-1]
+        buckets[-1] = Bucket(seconds, came + arrived, ready, occupied)
         return
     left = covered
     for index in range(len(buckets) - 1, -1, -1):
-        bucket = buckets[index]
-        share = min(left, bucket.seconds)
-        buckets[index] = bucket._replace(arrived=bucket.arrived + arrived * share / covered)
+        seconds, came, ready, occupied = buckets[index]
+        share = min(left, seconds)
+        buckets[index] = Bucket(seconds, came + arrived * share / covered, ready, occupied)
         left -= share
         if left <= 1e-9:
             return

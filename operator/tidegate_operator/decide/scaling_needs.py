@@ -79,7 +79,7 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
     most = max(policy.maximum, guess) + 1
 
     def hold_for(factor: float) -> int:
-        scaled = [bucket._replace(arrived=bucket.arrived * factor) for bucket in recent]
+        scaled = [(bucket.seconds, bucket.arrived * factor) for bucket in recent]
         return replicas_that_hold(scaled, model, patience, policy.late_allowed, max(1, guess), most)
 
     replayed = hold_for(ahead.growth)

@@ -45,37 +45,41 @@ def look(memory: Memory, observed: ServiceObserved, supply: Supply, policy: Scal
     newer = window.since is None or newest_ready_at > memory.learned.newest_ready_at
     recent = [r for r in supply.ready if is_recent(r, policy)]
     burdened = _burdened(recent, window.burdened, newest_ready_at, newer, policy.queue_depth, now)
-    tick = Tick(at=now, seconds=max(0.0, now - before))
-    parts: list[Latencies] = []
+    counts: list[_Counted] = []
     fresh: list[Latencies] = []
     for replica in observed.replicas:
-        behind = replica.uid in burdened or replica.uid in window.burdened
-        counted = _count(tick, replica, known.get(replica.uid), now - since)
+        counted = _count(replica, known.get(replica.uid), now, now - since)
         if counted is not None:
-            tick = counted.tick
-            parts.append(counted.latencies)
+            behind = replica.uid in burdened or replica.uid in window.burdened
+            counts.append(counted)
             fresh.append(_fresh(counted, replica, newest_ready_at, behind))
-    everything = Latencies.merged(tuple(parts))
-    tick = replace(
-        tick,
-        latencies=everything,
-        fresh=everything
-        if all(one is other for one, other in zip(parts, fresh, strict=True))
-        else Latencies.merged(tuple(fresh)),
-    )
+    everything = Latencies.merged(tuple(c.latencies for c in counts))
+    all_fresh = all(counted.latencies is part for counted, part in zip(counts, fresh, strict=True))
     loads = [r.load for r in recent if r.load]
     representative = [r.load for r in recent if r.load and r.uid not in burdened and not is_stalled(r.load, policy)]
-    tick = replace(
-        tick,
-        inside=float(sum(load.running + load.waiting for load in loads)),
+    tick = Tick(
+        at=now,
+        seconds=max(0.0, now - before),
+        arrived=sum((c.share * c.arrived for c in counts), 0.0),
+        finished=sum((c.share * c.finished for c in counts), 0.0),
+        tokens=sum((c.tokens for c in counts), 0.0),
+        running_grown=sum(c.running_grown for c in counts),
+        waiting_grown=sum(c.waiting_grown for c in counts),
+        prompt_tokens=sum((c.prompt_tokens for c in counts), 0.0),
+        kv_tokens=float(sum(load.kv_blocks.used * load.kv_blocks.size for load in loads)),
         running=float(sum(load.running for load in loads)),
         occupied=sum(_occupied(load) for load in loads),
-        kv_tokens=float(sum(load.kv_blocks.used * load.kv_blocks.size for load in loads)),
+        spans=tuple(Span(c.span, float(c.arrived)) for c in counts if c.arrived),
+        inside=float(sum(load.running + load.waiting for load in loads)),
         waiting=sum(load.waiting for load in representative),
         waiting_everywhere=sum(load.waiting for load in loads),
         unburdened=len(representative),
         queueing=sum(1 for load in representative if load.waiting > policy.queue_depth),
         ready=len(supply.ready),
+        full_seconds=sum((c.span * c.share for c in counts if c.full), 0.0),
+        full_tokens=sum((c.tokens for c in counts if c.full), 0.0),
+        latencies=everything,
+        fresh=everything if all_fresh else Latencies.merged(tuple(fresh)),
     )
     held = observed.gateway.held if observed.gateway else 0
     active = bool(tick.arrived or tick.inside or held or (observed.replicas and not supply.ready))
@@ -154,16 +158,26 @@ def _seen(seen: Seen | None, replica: ReplicaFacts, now: float) -> Seen | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counted:
-    """A tick with one pod added, and what that pod's requests took."""
+    """What one pod did since its last report."""
 
-    tick: Tick
+    span: float
+    """Seconds that are counted, which ended when the report was made; `share` of them are within the window."""
+    share: float
+    arrived: int
+    finished: int
+    prompt_tokens: float
+    tokens: float
+    """These two of the window only."""
+    running_grown: int
+    waiting_grown: int
+    full: bool
     latencies: Latencies
     earlier: LoadReport | None
     began: float
     """When the time began that was counted."""
 
 
-def _count(tick: Tick, replica: ReplicaFacts, seen: Seen | None, watched_s: float) -> _Counted | None:
+def _count(replica: ReplicaFacts, seen: Seen | None, now: float, watched_s: float) -> _Counted | None:
     """Count what one pod did since its last report. One that began while we watched counts from zero; of one found
     running, as after a restart of the operator, the past is unknown and left out."""
     load = replica.load
@@ -174,28 +188,22 @@ def _count(tick: Tick, replica: ReplicaFacts, seen: Seen | None, watched_s: floa
     earlier = seen.load if seen is not None and seen.load.boot == load.boot else None
     span = max(1e-3, load.uptime_s - (earlier.uptime_s if earlier else 0.0))
     share = min(1.0, LATENCY_WINDOW_S / span)
-    now, then = load.counters, earlier.counters if earlier else Counters()
-    prompt_tokens = share * _grown(now.prompt_tokens, then.prompt_tokens)
-    tokens = prompt_tokens + share * _grown(now.generated_tokens, then.generated_tokens)
-    arrived = _grown(now.received, then.received)
-    stepped = _grown(now.steps, then.steps) > 0
-    full = earlier is not None and stepped and _is_full(load) and _is_full(earlier)
+    told, then = load.counters, earlier.counters if earlier else Counters()
+    prompt_tokens = share * _grown(told.prompt_tokens, then.prompt_tokens)
+    stepped = _grown(told.steps, then.steps) > 0
     return _Counted(
-        tick=replace(
-            tick,
-            arrived=tick.arrived + share * arrived,
-            spans=(*tick.spans, Span(span, float(arrived))) if arrived else tick.spans,
-            finished=tick.finished + share * _grown(now.finished, then.finished),
-            tokens=tick.tokens + tokens,
-            prompt_tokens=tick.prompt_tokens + prompt_tokens,
-            running_grown=tick.running_grown + load.running - (earlier.running if earlier else 0),
-            waiting_grown=tick.waiting_grown + load.waiting - (earlier.waiting if earlier else 0),
-            full_seconds=tick.full_seconds + (span * share if full else 0.0),
-            full_tokens=tick.full_tokens + (tokens if full else 0.0),
-        ),
+        span=span,
+        share=share,
+        arrived=_grown(told.received, then.received),
+        finished=_grown(told.finished, then.finished),
+        prompt_tokens=prompt_tokens,
+        tokens=prompt_tokens + share * _grown(told.generated_tokens, then.generated_tokens),
+        running_grown=load.running - (earlier.running if earlier else 0),
+        waiting_grown=load.waiting - (earlier.waiting if earlier else 0),
+        full=earlier is not None and stepped and _is_full(load) and _is_full(earlier),
         latencies=_latencies_since(load, earlier),
         earlier=earlier,
-        began=tick.at - replica.load_age_s - span,
+        began=now - replica.load_age_s - span,
     )
 
 

@@ -199,7 +199,7 @@ def _figures(inputs: Mapping[str, float]) -> dict[str, float]:
 
 
 def _latency(ticks: tuple[Tick, ...]) -> resource.LatencyStatus | None:
-    seen = over_window(ticks, fresh=False)
+    seen = over_window(ticks)
     ttft, tpot, e2e = _percentiles(seen.ttft), _percentiles(seen.tpot), _percentiles(seen.e2e)
     if ttft is None and tpot is None and e2e is None:
         return None
