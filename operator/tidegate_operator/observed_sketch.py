@@ -79,7 +79,7 @@ class Sketch:
         known = before.get
         left = {k: n - known(k, 0) for k, n in counts.items() if known(k) != n}
         # Few bins grow between two looks, so those are asked, and not all, whether each bin of before is still there.
-        kept = len(counts) - sum(k not in before for k in left)
+        kept = len(counts) - len([k for k in left if k not in before])
         if zero < 0 or kept < len(before) or (left and min(left.values()) < 0):
             return self
         return Sketch.counted(zero, left)
@@ -103,8 +103,13 @@ class Sketch:
     def count_above(self, seconds: float) -> int:
         """How many values are greater than `seconds`, by their bins' estimates."""
         lowest = LOWEST_BIN + bisect_right(_ESTIMATES, seconds)
-        above = sum(n for k, n in self._counts.items() if k >= lowest)
+        above = sum([n for k, n in self._counts.items() if k >= lowest])
         return above + self.zero if seconds < 0 else above
+
+    def at_most(self, seconds: float) -> Sketch:
+        """Only the values up to `seconds`, by their bins' estimates."""
+        lowest = LOWEST_BIN + bisect_right(_ESTIMATES, seconds)
+        return Sketch.counted(self.zero, {k: n for k, n in self._counts.items() if k < lowest})
 
     def mean(self) -> float | None:
         """Mean of the estimates, seconds; None where nothing was counted."""

@@ -219,14 +219,9 @@ def _judge_all(
         tpots.append(replica.load.running_tpot)
         if replica.uid not in window.burdened:
             since = now - (replica.load_age_s or 0.0) - learned.newest_ready_at
-            ages.append(_at_most(replica.load.waiting_ages, since))
+            ages.append(replica.load.waiting_ages.at_most(since))
     in_flight = InFlight(waiting_ages=Sketch.merged(ages), running_tpot=Sketch.merged(tpots))
     return tuple(judge(target, window.ticks, now - DEMAND_WINDOW_S, in_flight) for target in policy.targets)
-
-
-def _at_most(sketch: Sketch, seconds: float) -> Sketch:
-    """Only the values up to `seconds`: requests that came since then."""
-    return Sketch(sketch.zero, tuple((k, n) for k, n in sketch.bins if not Sketch(0, ((k, 1),)).count_above(seconds)))
 
 
 def _who_chooses(

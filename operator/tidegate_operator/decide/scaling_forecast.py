@@ -110,9 +110,9 @@ def dispersion(buckets: Sequence[Bucket], window_s: float) -> float:
     """Variance over mean of counts in windows of this length, by the differences of neighbours: a slow rise is none."""
     counts: list[float] = []
     seconds = count = 0.0
-    for width, came, *_ in reversed(buckets):
-        seconds += width
-        count += came
+    for bucket in reversed(buckets):
+        seconds += bucket[0]
+        count += bucket[1]
         if seconds >= window_s - 1e-6:
             counts.append(count * window_s / seconds)
             seconds = count = 0.0
@@ -121,7 +121,7 @@ def dispersion(buckets: Sequence[Bucket], window_s: float) -> float:
     mean = sum(counts) / len(counts)
     if mean <= 0:
         return 1.0
-    squares = sorted((one - other) ** 2 for one, other in pairwise(counts))
+    squares = sorted([(one - other) ** 2 for one, other in pairwise(counts)])
     # One change of level is no irregularity: without the largest.
     return max(1.0, sum(squares[:-1]) / (2 * (len(squares) - 1) * mean)) if len(squares) > 1 else 1.0
 

@@ -62,7 +62,10 @@ def expected_now(buckets: Sequence[Bucket], concurrency: float, service_s: float
     inside = places = 0.0
     for width, came, ready, _ in buckets:
         places = ready * concurrency
-        inside = max(0.0, inside + came - min(inside + came / 2, places) * width / service_s)
+        there = inside + came / 2
+        inside = inside + came - (there if there < places else places) * width / service_s
+        if inside < 0.0:
+            inside = 0.0
     return Expected(min(inside, places), max(0.0, inside - places))
 
 
