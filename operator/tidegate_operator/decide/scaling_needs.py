@@ -15,7 +15,7 @@ from tidegate_operator.observed import LoadReport
 
 REPLAYED_S = 60.0
 CLEARED_S = 120.0
-MOST_TO_CLEAR = 0.1
+MOST_TO_CLEAR = 0.2
 """What waits inside replicas does not move to new ones: a few more than the arrivals need clear it sooner."""
 UNEXPLAINED = 1.15
 FILLING = 1.5
@@ -84,7 +84,9 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
 
     replayed = hold_for(ahead.growth)
     waiting = window.ticks[-1].waiting_everywhere if window.ticks else 0
-    surely = _for_level(ahead.surely, ahead, model)
+    # Headroom is for what may come; what is here is served without, and its queue cleared by a few more.
+    bare = replace(model, concurrency=model.concurrency * (1 + policy.headroom))
+    surely = _for_level(ahead.surely, ahead, bare)
     late = waiting > model.rate * patience * max(1, guess) + policy.queue_depth
     if late and surely:
         surely += min(math.ceil(waiting / model.rate / CLEARED_S), max(1, int(MOST_TO_CLEAR * surely)))
