@@ -53,7 +53,11 @@ path = "{instance.state}/opt"
 
 
 def kubelet(instance: Instance) -> str:
-    """Images are never collected and nothing is evicted for a disk that others fill; pods start side by side."""
+    """Images are never collected and nothing is evicted for a disk that others fill; pods start side by side.
+
+    A CPU limit counts over 10 ms, not 100: a pod with half a processor is then half as fast, as a slower machine is,
+    and not at full speed for 50 ms and stopped for the next 50.
+    """
     pki = instance.state / "pki"
     return f"""apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -69,6 +73,8 @@ authorization: {{mode: Webhook}}
 tlsCertFile: {pki}/kubelet-server.crt
 tlsPrivateKeyFile: {pki}/kubelet-server.key
 failSwapOn: false
+featureGates: {{CustomCPUCFSQuotaPeriod: true}}
+cpuCFSQuotaPeriod: 10ms
 serializeImagePulls: false
 imageGCHighThresholdPercent: 100
 clusterDNS: ["{NODE_IP}"]

@@ -46,6 +46,7 @@ def some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Instance:
 def test_files_are_of_their_formats_and_of_this_instance_only(some: Instance) -> None:
     node = yaml.safe_load(configuration.kubelet(some))
     assert (node["cgroupRoot"], node["failCgroupV1"], node["serializeImagePulls"]) == ("/some", False, False)
+    assert (node["cpuCFSQuotaPeriod"], node["featureGates"]) == ("10ms", {"CustomCPUCFSQuotaPeriod": True})
     assert node["clusterDNS"] == [instances.NODE_IP]
     runtime = tomllib.loads(configuration.containerd(some))
     assert runtime["root"] == str(some.image_store) and runtime["state"].startswith(str(some.state))

@@ -18,6 +18,7 @@ _KEPT_TERMINATIONS = 5
 class _Event(Enum):
     READY = "ready"
     KILL = "kill"
+    LEAVE = "leave"
     RESTART = "restart"
     FAULT = "fault"
     ROOM = "room"
@@ -84,8 +85,9 @@ class Fleet:
     def _serve(self, until: float) -> None:
         self._servers.serve(until)
         self.now = until
-        for pod in [p for p in self.pods if p.phase is Phase.DRAINING and not self._servers.inside(p.number)]:
-            self._go(pod, self._servers.idle_since(pod.number))
+        for pod in [p for p in self.pods if p.phase is Phase.DRAINING and until >= p.leaves_at]:
+            if not self._servers.inside(pod.number):
+                self._go(pod, max(pod.leaves_at, self._servers.idle_since(pod.number)))
 
     def _happen(self, event: _Event, subject: int) -> None:
         if event is _Event.FAULT:
@@ -144,10 +146,14 @@ class Fleet:
             return
         self._servers.drain(pod.number)
         pod.phase, pod.ready_at = Phase.DRAINING, None
-        if self._servers.inside(pod.number):
-            self._push(self.now + self._scenario.drain_timeout_s, _Event.KILL, pod.number)
-        else:
+        pod.leaves_at = self.now + self._scenario.leaving_s
+        inside = self._servers.inside(pod.number)
+        if not inside and self._scenario.leaving_s <= 0:
             self._go(pod, self.now)
+            return
+        self._push(pod.leaves_at, _Event.LEAVE, pod.number)
+        if inside:
+            self._push(pod.leaves_at + self._scenario.drain_timeout_s, _Event.KILL, pod.number)
 
     def _go(self, pod: Pod, at: float) -> None:
         if pod.phase in (Phase.READY, Phase.DRAINING):

@@ -23,6 +23,8 @@ class Pod:
     booted_at: float = 0.0
     """When the process that runs now began."""
     ready_at: float | None = None
+    leaves_at: float = 0.0
+    """Once it drains: no sooner than this, even with nothing left inside."""
     restarts: int = 0
     failure: ContainerFailure | None = None
 

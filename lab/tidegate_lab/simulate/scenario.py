@@ -97,6 +97,8 @@ class Scenario:
     capacity: int | None = None
     """Replicas the cluster has room for; those beyond stay pending without a node. None: no bound."""
     drain_timeout_s: float = 300.0
+    leaving_s: float = 0.0
+    """The least that a ready pod stays, and is paid for, once it is told to go: it waits for endpoints to forget it."""
     scrape_interval_s: float = 5.0
     scrape_delay_s: float = 0.3
     """How old a report is when it is decided upon."""

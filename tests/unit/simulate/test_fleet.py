@@ -84,6 +84,23 @@ def test_what_is_not_finished_when_the_time_to_drain_is_over_is_lost() -> None:
     assert outcome.unfinished == outcome.refused == 0
 
 
+def test_a_pod_that_leaves_waits_for_endpoints_first_and_is_paid_for_meanwhile() -> None:
+    policy = Scripted(plan=((0.0, 2), (20.0, 1)))
+    scenario = replace(SCENARIO, first_replicas=2, leaving_s=12.5)
+    assert simulate(scenario, policy).pod_seconds == pytest.approx(200 + 20 + 12.5)
+    assert phases(policy, 30.0) == ["ready", "draining"]
+    assert phases(policy, 35.0) == ["ready"]
+    busy = simulate(replace(scenario, trace=LONG, leaving_s=5.0), Scripted(plan=((0.0, 2), (60.0, 1))))
+    # Its 2,000 steps of 10.1 ms from 50.5 s on outlast the wait, which then costs nothing more.
+    assert busy.pod_seconds == pytest.approx(200 + 50.5 + 20.2, abs=0.5)
+    # The time to drain begins after the wait, as in a real pod.
+    cut = simulate(
+        replace(scenario, trace=LONG, drain_timeout_s=2.0, leaving_s=5.0), Scripted(plan=((0.0, 2), (60.0, 1)))
+    )
+    assert cut.lost == 1
+    assert cut.pod_seconds == pytest.approx(200 + 67)
+
+
 def test_those_that_are_not_ready_go_first_then_the_idlest_then_the_newest() -> None:
     policy = Scripted(plan=((0.0, 2), (40.0, 3), (60.0, 2), (65.0, 1)))
     simulate(replace(SCENARIO, trace=LONG, first_replicas=2), policy)
