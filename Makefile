@@ -36,10 +36,13 @@ bench-engine: setup ## Our engine and its peers, in turns, on this machine; ONLY
 bench-scaling: setup ## Our scaling and the rivals', simulated on eight traces; ONLY=on-off,keda-queue some traces or policies
 	@PYTHONPATH="$$PWD/lab:$$PWD/operator:$$PWD/engine_image" .venv/bin/python -m tidegate_lab.scaling_bench $(if $(ONLY),--only $(ONLY)) $(FLAGS)
 
+bench-real: setup ## Real pods on the testbed and the simulator, side by side; ONLY=azure-conv,step-up some traces
+	@PYTHONPATH="$$PWD/lab:$$PWD/operator:$$PWD/engine_image:$$PWD/testbed" .venv/bin/python -m tidegate_lab.real_bench $(if $(ONLY),--only $(ONLY)) $(FLAGS)
+
 bench-operator: setup ## Replicas that one operator process reads on one core; FLAGS="--minutes 30" watches its memory
 	@PYTHONPATH="$$PWD/bench:$$PWD/operator" .venv/bin/python -m tidegate_bench_operator $(FLAGS)
 
 lock: setup ## Pin requirements/*.txt anew from pyproject.toml; UPGRADE=1 takes newer versions
 	@scripts/lock.sh
 
-.PHONY: help setup demo down status check test test-cluster images bench-engine bench-scaling bench-operator lock
+.PHONY: help setup demo down status check test test-cluster images bench-engine bench-scaling bench-real bench-operator lock

@@ -89,12 +89,15 @@ class Cluster:
             raise ClusterError(f"the API server does not answer: {error}") from error
         return list(found["items"])
 
+    def pods(self, name: Name) -> list[Any]:
+        """Its pods, as the API server has them; those that are going, too. Raises what the client raises."""
+        chosen = f"tidegate.dev/service={name.name}"
+        return list(self._core.list_namespaced_pod(name.namespace, label_selector=chosen, _request_timeout=5).items)
+
     def loads(self, name: Name) -> list[LoadReport | None]:
         """The load of each ready pod, read through the API server; None for one that cannot be read."""
         try:
-            pods = self._core.list_namespaced_pod(
-                name.namespace, label_selector=f"tidegate.dev/service={name.name}", _request_timeout=5
-            ).items
+            pods = self.pods(name)
         except (client.ApiException, urllib3.exceptions.HTTPError):
             return [None]
         return [self._load(name.namespace, pod) for pod in sorted(p.metadata.name for p in pods if _serves(p))]

@@ -65,6 +65,11 @@ class Testbed:
         return "a Kubernetes of its own on this machine"
 
     @property
+    def cgroup(self) -> str:
+        """Of all that its kubelet starts, below the root of every hierarchy."""
+        return self._instance.cgroup
+
+    @property
     def kubectl(self) -> Command:
         return (Binaries(self._instance.cache).path("kubectl"), f"--kubeconfig={self.kubeconfig}")
 

@@ -31,7 +31,7 @@ def tell(shell: Shell, place: Place, worth: float, seed: int) -> int:
     place.prepare()
 
     _title(shell, f"Installing the chart and applying {EXAMPLE}")
-    _install(shell, place)
+    install(shell, place)
     apply(shell, place, [objects.namespace()])
     place.put_model()
     # A service keeps its pods as they are until its spec changes; a second demo is to show the newest image.
@@ -40,7 +40,7 @@ def tell(shell: Shell, place: Place, worth: float, seed: int) -> int:
     shell.read([*here, "wait", "--for=delete", "pod", "-l", f"tidegate.dev/service={SERVICE.name}", "--timeout=180s"])
     shell.read([*here, "apply", "-f", EXAMPLE])
     cluster = Cluster(place.kubeconfig)
-    _wait_ready(shell, cluster)
+    wait_ready(shell, cluster, SERVICE)
 
     _title(shell, f"Asking through the Service: {QUESTION}")
     shell.console.print(f"  {escape(_ask(shell, place))}", highlight=False)
@@ -69,18 +69,20 @@ def _title(shell: Shell, text: str) -> None:
     shell.console.print(f"\n[bold]{escape(text)}[/bold]", highlight=False)
 
 
-def _install(shell: Shell, place: Place) -> None:
+def install(shell: Shell, place: Place) -> None:
+    """The chart, with the images of this tree, until the operator runs."""
     values = {"image.operator": place.images.operator, "image.engine": place.images.engine}
     settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    install = [*place.helm, "upgrade", "--install", RELEASE, "helm/tidegate", "--namespace", SYSTEM]
-    command = [*install, "--create-namespace", *settings, "--wait", "--timeout", "180s"]
+    upgrade = [*place.helm, "upgrade", "--install", RELEASE, "helm/tidegate", "--namespace", SYSTEM]
+    command = [*upgrade, "--create-namespace", *settings, "--wait", "--timeout", "180s"]
     shell.run(Step("Chart", [command], quiet=True))
 
 
-def _wait_ready(shell: Shell, cluster: Cluster) -> None:
+def wait_ready(shell: Shell, cluster: Cluster, name: Name) -> None:
+    """Say what its condition Ready says, until it is True. Raises StepFailed where it takes too long."""
     until, shown, began = time.monotonic() + READY_WITHIN_S, "", time.monotonic()
     while True:
-        ready = condition(cluster.service(SERVICE), "Ready")
+        ready = condition(cluster.service(name), "Ready")
         said = f"Ready={ready.status}, {ready.reason}: {ready.message}"
         if said != shown:
             shell.console.print(f"  {time.monotonic() - began:4.0f} s  {escape(said)}", highlight=False, soft_wrap=True)
@@ -88,7 +90,7 @@ def _wait_ready(shell: Shell, cluster: Cluster) -> None:
         if ready.status == "True":
             return
         if time.monotonic() > until:
-            raise StepFailed(f"{SERVICE} was not ready within {READY_WITHIN_S} s: {ready.reason}: {ready.message}")
+            raise StepFailed(f"{name} was not ready within {READY_WITHIN_S} s: {ready.reason}: {ready.message}")
         time.sleep(0.5)
 
 
