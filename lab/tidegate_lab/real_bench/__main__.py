@@ -25,8 +25,7 @@ from tidegate_lab.simulate.engine_file import engine_of, written
 from tidegate_lab.simulate.fixed import serve_with
 from tidegate_lab.simulate.scenario import ColdStart
 
-LOAD = {"duration": 90, "requests": 1000, "prompt-tokens": 120, "max-tokens": 24, "spread": 0.7}
-SLOTS, BUDGET = 8, 512
+LOAD = {"duration": 200, "requests": 1000, "prompt-tokens": 120, "max-tokens": 24, "spread": 0.7}
 
 
 def main() -> int:
@@ -35,7 +34,7 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(TRAFFIC), help="traces, of " + ", ".join(TRAFFIC))
     parser.add_argument("--cpu", default="400m", help="of a replica, as its limit and request (400m)")
     parser.add_argument("--most", type=int, default=3, help="replicas (3)")
-    parser.add_argument("--rates", default="1.0,1.4", help="requests a second, to fit on and to score on (1.0,1.4)")
+    parser.add_argument("--rates", default="1.6,1.2", help="requests a second, to fit on and to score on (1.6,1.2)")
     parser.add_argument("--engine", help="fit nothing: the engine's file")
     parser.add_argument("--out", type=Path, default=Path("build/bench/real.json"))
     arguments = parser.parse_args()
@@ -66,6 +65,10 @@ class _Told:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._told: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"fit": {}, "rows": []}
 
+    def samples(self, name: str) -> Path:
+        """Where the requests of one load are left, beside the figures."""
+        return self._path.with_name(f"{self._path.stem}-{name}.jsonl")
+
     def fit(self, found: dict[str, Any]) -> None:
         self._told["fit"] = found
         self._write()
@@ -85,14 +88,13 @@ class _Told:
 
 
 def _fit(bed: Bed, told: _Told, cpu: str, fit_rate: float, score_rate: float, file: Path) -> None:
+    bed.end()
     with Watching(bed.glances) as lives:
         bed.serve(manifest(cpu, 1, 1))
-        known = EngineModel(
-            name=f"smollm2-{cpu}", step=StepModel(0, 0, 0), slots=SLOTS, token_budget=BUDGET,
-            kv_tokens=bed.cache_tokens(),
-        )  # fmt: skip
-        first, load_a = _sent(bed, {"rate": fit_rate, "seed": 1})
-        second, load_b = _sent(bed, {"rate": score_rate, "seed": 2})
+        unknown = EngineModel(name=f"smollm2-{cpu}", step=StepModel(0, 0, 0), kv_tokens=bed.cache_tokens())
+        known = service(cpu, 1).engine(unknown)
+        first, load_a = _sent(bed, told, {"rate": fit_rate, "seed": 1})
+        second, load_b = _sent(bed, told, {"rate": score_rate, "seed": 2})
     told.cold_starts(lives.cold_starts())
     engine = fit(first.served, known, slice(None)).engine
     file.write_text(written(engine))
@@ -113,8 +115,8 @@ def _fit(bed: Bed, told: _Told, cpu: str, fit_rate: float, score_rate: float, fi
     )
 
 
-def _sent(bed: Bed, flags: dict[str, float]) -> tuple[Replay, float]:
-    replay = bed.send(LOAD | flags)
+def _sent(bed: Bed, told: _Told, flags: dict[str, float]) -> tuple[Replay, float]:
+    replay = bed.send(told.samples(f"load-{flags['seed']:g}"), LOAD | flags)
     if replay.report.failed:
         raise StepFailed(f"{replay.report.failed} requests failed, the first: {replay.report.first_failure}")
     return replay, os.getloadavg()[0]
@@ -122,10 +124,11 @@ def _sent(bed: Bed, flags: dict[str, float]) -> tuple[Replay, float]:
 
 def _replay(bed: Bed, told: _Told, name: str, cpu: str, most: int, engine: EngineModel) -> None:
     trace, scaled = TRAFFIC[name].trace(), service(cpu, most)
+    bed.end()
     with Watching(bed.glances) as lives:
         bed.serve(manifest(cpu, None, most))
         before = Ticks.now()
-        replay = bed.send({}, trace)
+        replay = bed.send(told.samples(name), {}, trace)
         stolen, load_average = Ticks.now().stolen_since(before), os.getloadavg()[0]
     median_s, sigma = median_and_spread(told.cold_starts(lives.cold_starts()))
     real = real_side(replay, lives, trace, scaled.targets)
@@ -144,6 +147,7 @@ def _replay(bed: Bed, told: _Told, name: str, cpu: str, most: int, engine: Engin
         late_max_s=replay.report.late_max_s,
         load_average=load_average,
         stolen=stolen,
+        pods=lives.since(replay.began_at),
     )
     told.row(row)
     print(

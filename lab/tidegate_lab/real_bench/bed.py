@@ -71,8 +71,7 @@ class Bed:
         return self._testbed.cgroup
 
     def serve(self, manifest: objects.Manifest) -> None:
-        """The service anew, nothing learned by the operator; returns when its first pod is ready."""
-        self.end()
+        """The service, nothing of it learned by the operator yet; returns when its first pod is ready."""
         self.shell.read([*self._kubectl, "apply", "-f", "-"], json.dumps(manifest))
         wait_ready(self.shell, self._cluster, SERVICE)
 
@@ -100,13 +99,16 @@ class Bed:
     def _cluster(self) -> Cluster:
         return Cluster(self._testbed.kubeconfig)
 
-    def send(self, flags: Mapping[str, float], trace: Trace | None = None) -> Replay:
-        """One load from inside the network, a connection a request. Raises StepFailed where it reports nothing."""
+    def send(self, samples: Path, flags: Mapping[str, float], trace: Trace | None = None) -> Replay:
+        """One load from inside the network, a connection a request; its completed requests are left in `samples`.
+
+        Raises StepFailed where it reports nothing.
+        """
         with tempfile.TemporaryDirectory(prefix="tidegate-real-") as folder:
-            samples, requests = Path(folder, "samples.jsonl"), Path(folder, "trace.jsonl")
+            requests = Path(folder, "trace.jsonl")
             command: list[str] = [str(ROOT / "testbed/tidegate-testbed"), "exec", "--", sys.executable]
             command += ["-m", "tidegate_lab.load", "--url", f"http://{NAME}.{objects.NAMESPACE}", "--model", NAME]
-            command += ["--samples", str(samples), "--output", "json", "--progress", "--timeout", "300"]
+            command += ["--samples", str(samples.absolute()), "--output", "json", "--progress", "--timeout", "300"]
             command += [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
             if trace is not None:
                 requests.write_text(lines(trace))

@@ -69,6 +69,17 @@ class Lives:
         times = [begin, *(life.created_at for life in self.pods.values() if begin < life.created_at < end)]
         return max(sum(life.paid(at, at + 1e-3) > 0 for life in self.pods.values()) for at in times)
 
+    def since(self, begin: float) -> tuple[Life, ...]:
+        """All of them, in order of creation, on a clock that is 0 at `begin`."""
+
+        def shifted(at: float | None) -> float | None:
+            return None if at is None else round(at - begin, 1)
+
+        lives = sorted(self.pods.values(), key=lambda life: life.created_at)
+        return tuple(
+            Life(round(life.created_at - begin, 1), shifted(life.ready_at), shifted(life.gone_at)) for life in lives
+        )
+
     def cold_starts(self) -> list[float]:
         """Of those that became ready, in seconds."""
         return [took for life in self.pods.values() if (took := life.cold_start_s) is not None]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tidegate_lab.real_bench.bed import Replay
-from tidegate_lab.real_bench.pods import Lives
+from tidegate_lab.real_bench.pods import Life, Lives
 from tidegate_lab.simulate.engine import EngineModel
 from tidegate_lab.simulate.fixed import Served
 from tidegate_lab.simulate.ours import Ours
@@ -60,6 +60,8 @@ class Row:
     """Of the machine, over the last minute of the replay."""
     stolen: float
     """Share of the processors' time that the host gave to other machines."""
+    pods: tuple[Life, ...]
+    """The real ones; seconds of the replay."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -43,6 +43,7 @@ def test_a_pod_is_paid_for_from_its_creation_until_it_is_gone_and_only_within_th
     assert lives.most(100.0, 200.0) == 2
     assert lives.most(170.0, 200.0) == 1
     assert lives.cold_starts() == pytest.approx([10.0, 10.0])
+    assert lives.since(100.0) == (Life(-49.5, -39.5, 61.0), Life(30.5, 40.5, None))
 
 
 def test_a_pod_that_went_before_it_was_ready_is_paid_for_and_tells_no_cold_start() -> None:
@@ -116,7 +117,7 @@ def test_the_service_is_one_that_the_operator_reads_fixed_or_scaled() -> None:
     assert read_spec(manifest("400m", 1, 3)["spec"]).scaling is None
     scaled = service("400m", 3)
     assert (scaled.policy.minimum, scaled.policy.maximum) == (1, 3)
-    assert scaled.targets == Targets(ttft_s=3.0, tpot_s=0.25)
+    assert scaled.targets == Targets(ttft_s=3.0, tpot_s=0.3)
     assert scaled.engine(EngineModel(name="e", step=StepModel(0.01, 0.001, 0.0), slots=256)).slots == 8
 
 
