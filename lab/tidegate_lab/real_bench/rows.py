@@ -14,7 +14,7 @@ from tidegate_lab.simulate.engine import EngineModel
 from tidegate_lab.simulate.fixed import Served
 from tidegate_lab.simulate.ours import Ours
 from tidegate_lab.simulate.run import simulate
-from tidegate_lab.simulate.scenario import ColdStart, Routing, Scenario, Targets
+from tidegate_lab.simulate.scenario import POD_LEAVES_S, ColdStart, Routing, Scenario, Targets
 from tidegate_lab.traffic.trace import Trace
 from tidegate_lab.what_if.service_file import Service
 
@@ -22,8 +22,6 @@ SCRAPE_S = 2.0
 """The operator's default, which the chart installs."""
 SEEDS = 10
 """Simulations: which replica a Service picks, and how long each pod takes to start, are chance."""
-LEAVING_S = 10.0
-"""That a pod is told to go on before it drains: 5 in preStop, 5 after SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +92,7 @@ def simulated_sides(
         minimum=policy.minimum,
         maximum=policy.maximum,
         drain_timeout_s=service.spec.drain.timeout,
-        leaving_s=LEAVING_S,
+        leaving_s=POD_LEAVES_S,
         scrape_interval_s=SCRAPE_S,
         routing=Routing.RANDOM,
     )

@@ -11,6 +11,9 @@ from tidegate_lab.traffic.trace import Trace
 EPOCH = 1_700_000_000.0
 """What the clock says when virtual time is 0."""
 
+POD_LEAVES_S = 12.0
+"""What a real pod takes to go, at least: 5 s in preStop, 5 in which endpoints forget it, and two to end, measured."""
+
 
 class ScenarioError(ValueError):
     """It cannot be simulated; the message is one line."""

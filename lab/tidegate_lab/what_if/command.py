@@ -12,7 +12,7 @@ from pathlib import Path
 from tidegate_lab.simulate.engine import RTX4090_LLAMA_8B
 from tidegate_lab.simulate.engine_file import engine_of
 from tidegate_lab.simulate.run import simulate as run
-from tidegate_lab.simulate.scenario import ColdStart, Fault, FaultKind, Mode, Routing, Scenario
+from tidegate_lab.simulate.scenario import POD_LEAVES_S, ColdStart, Fault, FaultKind, Mode, Routing, Scenario
 from tidegate_lab.traffic.flags import add_trace_flags, trace_of
 from tidegate_lab.what_if.figures import Figures
 from tidegate_lab.what_if.page import page
@@ -74,6 +74,7 @@ def simulate(arguments: argparse.Namespace) -> int:
         maximum=policy.maximum,
         capacity=arguments.capacity,
         drain_timeout_s=service.spec.drain.timeout,
+        leaving_s=POD_LEAVES_S,
         scrape_interval_s=arguments.scrape_interval,
         routing=Routing(arguments.routing),
         faults=tuple(arguments.fault),
