@@ -134,30 +134,30 @@ def test_places_that_fill_up_are_followed_ahead_but_not_over_a_change_of_replica
 
 
 @pytest.mark.parametrize(
-    ("buckets", "places", "late"),
+    ("arrivals", "places", "late"),
     [
         ((), 10.0, 0.0),
-        ((Bucket(5.0, 0.0),) * 3, 10.0, 0.0),
-        ((Bucket(5.0, 50.0),) * 20, 100.0, 0.0),
-        ((Bucket(5.0, 50.0),) * 20, 0.0, 1.0),
+        (((5.0, 0.0),) * 3, 10.0, 0.0),
+        (((5.0, 50.0),) * 20, 100.0, 0.0),
+        (((5.0, 50.0),) * 20, 0.0, 1.0),
     ],
     ids=["no time at all", "nothing came", "places enough", "no places"],
 )
-def test_share_that_would_have_been_late(buckets: tuple[Bucket, ...], places: float, late: float) -> None:
-    assert late_share(buckets, places, 5.0, 2.0) == late
+def test_share_that_would_have_been_late(arrivals: tuple[tuple[float, float], ...], places: float, late: float) -> None:
+    assert late_share(arrivals, places, 5.0, 2.0) == late
 
 
 def test_more_places_are_never_later() -> None:
-    buckets = tuple(Bucket(5.0, float(n)) for n in (3, 80, 0, 5, 120, 4, 4, 60, 0, 0, 9))
-    shares = [late_share(buckets, places, 5.0, 2.0) for places in (5, 10, 20, 40, 60, 120)]
+    arrivals = tuple((5.0, float(n)) for n in (3, 80, 0, 5, 120, 4, 4, 60, 0, 0, 9))
+    shares = [late_share(arrivals, places, 5.0, 2.0) for places in (5, 10, 20, 40, 60, 120)]
     assert shares == sorted(shares, reverse=True)
     assert shares[0] > 0.5 and shares[-1] == 0
 
 
 def test_a_burst_needs_more_replicas_than_its_mean() -> None:
     model = model_of(GPU, CHAT, POLICY)
-    even = (Bucket(5.0, 50.0),) * 36
-    bursts = tuple(Bucket(5.0, 300.0 if i % 6 == 0 else 0.0) for i in range(36))
+    even = ((5.0, 50.0),) * 36
+    bursts = tuple((5.0, 300.0 if i % 6 == 0 else 0.0) for i in range(36))
     evenly, in_bursts = (replicas_that_hold(b, model, 1.5, 0.01, 3, 99) for b in (even, bursts))
     assert evenly == math.ceil(10 / model.rate)
     assert evenly < in_bursts <= 6 * evenly
