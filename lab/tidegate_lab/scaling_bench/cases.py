@@ -44,6 +44,8 @@ class Case:
     engine: EngineModel = RTX4090_LLAMA_8B
     targets: Targets = TARGETS
     cold_starts_s: tuple[float, ...] = COLD_STARTS_S
+    is_day: bool = False
+    """Whole curves only at the middle cold start; at the others each policy's default and the best of tuning."""
     borders: tuple[float, ...] = ()
     """Seconds at which the rate jumps; nobody can know the rate after one before it."""
     minimum: int = 1
@@ -117,6 +119,7 @@ CASES = (
     ),
     Case(
         name="servegen-24h",
+        is_day=True,
         split=Split.SCORE,
         what="ServeGen deepseek-r1, 24 h, 1.5 times the rate (6 requests/s)",
         make=_of("servegen-24h", 1.5),
@@ -131,6 +134,7 @@ CASES = (
     ),
     Case(
         name="slow-day",
+        is_day=True,
         split=Split.SCORE,
         what="one wave of 24 h between 0.6 and 6 requests/s; lengths of ServeGen",
         make=lambda: slow_day("slow-day", 0.6, 6, Lengths.of(named("servegen-24h")), seed=5),

@@ -16,11 +16,15 @@ from tidegate_lab.scaling_bench.contestants import CONTESTANTS, OURS, Contestant
 from tidegate_lab.scaling_bench.ground import Ground, contested, grounds
 from tidegate_lab.scaling_bench.keeping import kept
 from tidegate_lab.scaling_bench.measured import Measured
-from tidegate_lab.scaling_bench.rows import Row, row, with_best_of_tuning
+from tidegate_lab.scaling_bench.rows import Row, best_setting, row, with_best_of_tuning
 from tidegate_lab.simulate.run import simulate
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+Job = tuple[Case, Ground, Contestant, float]
+MIDDLE_COLD_START_S = 90.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +99,27 @@ def _all(wanted: Wanted, pool: Executor, say: Callable[[str], None]) -> Iterator
             yield row(ORACLE, None, False, where, there.oracle, there.oracle)
             yield row(UNAVOIDABLE, None, False, where, there.unavoidable, there.oracle)
         say(f"{count}/{len(searches)} oracles: {each.name}")
-    jobs: Sequence[tuple[Case, Ground, Contestant, float]] = sorted(
-        ((each, there, c, value) for each, there in there_is for c in wanted.contestants() for value in c.values),
-        key=lambda job: -_effort(job[0]) * (10 if job[2].name == OURS else 1),
-    )
-    runs = {pool.submit(contest, wanted.folder, there, c.name, value): (each, there, c, value)
-            for each, there, c, value in jobs}  # fmt: skip
+    curves: list[Job] = []
+    points: list[tuple[Case, Ground]] = []
+    for each, there in there_is:
+        if each.is_day and there.cold_start_s != MIDDLE_COLD_START_S:
+            points.append((each, there))
+        else:
+            curves += [(each, there, c, value) for c in wanted.contestants() for value in c.values]
+    tuned: list[Row] = []
+    for ran in _contests(wanted.folder, pool, curves, say):
+        tuned.append(ran)
+        yield ran
+    best = {c.name: best_setting(r for r in tuned if r.policy == c.name) for c in wanted.contestants()}
+    some = {c.name: sorted({c.default, *(v for v in c.values if v == best[c.name])}) for c in wanted.contestants()}
+    few = [(each, there, c, value) for each, there in points for c in wanted.contestants() for value in some[c.name]]
+    yield from _contests(wanted.folder, pool, few, say)
+
+
+def _contests(folder: Path, pool: Executor, jobs: Sequence[Job], say: Callable[[str], None]) -> Iterator[Row]:
+    ordered = sorted(jobs, key=lambda job: -_effort(job[0]) * (10 if job[2].name == OURS else 1))
+    runs = {pool.submit(contest, folder, there, c.name, value): (each, there, c, value)
+            for each, there, c, value in ordered}  # fmt: skip
     for count, ran in enumerate(as_completed(runs), 1):
         each, there, contestant, value = runs[ran]
         where = (each.name, there.cold_start_s, each.split)
@@ -111,4 +130,4 @@ def _all(wanted: Wanted, pool: Executor, say: Callable[[str], None]) -> Iterator
 
 def _effort(each: Case) -> float:
     """About how long a run takes; only its order matters."""
-    return {"servegen-24h": 10.0, "slow-day": 8.0}.get(each.name, 1.0)
+    return 10.0 if each.is_day else 1.0
