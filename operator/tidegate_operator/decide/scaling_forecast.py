@@ -75,11 +75,17 @@ def occupied_ahead(history: History, horizon_s: float) -> float:
     if not recent:
         return 0.0
     same = [b for b in recent if b.ready == recent[-1].ready]
-    newest = history.last(OCCUPIED_WINDOW_S / 3)
-    now = sum(b.occupied * b.seconds for b in newest) / sum(b.seconds for b in newest)
+    now = occupied_lately(history, OCCUPIED_WINDOW_S / 3)
     seen = trend(same, [bucket.occupied for bucket in same])
     rise = max(0.0, seen.slope - TREND_Z * seen.error) if math.isfinite(seen.error) else 0.0
     return min(MOST_GROWTH * now, now + rise * (horizon_s + OCCUPIED_WINDOW_S / 6))
+
+
+def occupied_lately(history: History, seconds: float = OCCUPIED_WINDOW_S) -> float:
+    """Replicas' worth of places that running requests held, on average; 0 where there is no time."""
+    recent = history.last(seconds)
+    took = sum([b.seconds for b in recent])
+    return sum([b.occupied * b.seconds for b in recent]) / took if took > 0 else 0.0
 
 
 def risen_to(buckets: tuple[Bucket, ...]) -> float | None:

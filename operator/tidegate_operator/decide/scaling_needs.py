@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tidegate_operator.decide.replica_model import Equipment, ReplicaModel, RequestSize, model_of
-from tidegate_operator.decide.scaling_forecast import Forecast, forecast, occupied_ahead
+from tidegate_operator.decide.scaling_forecast import Forecast, forecast, occupied_ahead, occupied_lately
 from tidegate_operator.decide.scaling_history import rate_of
 from tidegate_operator.decide.scaling_memory import Learned, Sums, Window
 from tidegate_operator.decide.scaling_policy import Metric, ScalingPolicy
@@ -96,9 +96,13 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
     held = window.ticks[-1].occupied if window.ticks else 0.0
     unexplained = held * model.concurrency > UNEXPLAINED * expected.running + 1
     horizon = min(learned.cold_start_s, FILLING * model.service_s) if unexplained else 0.0
-    occupied = math.ceil(round(occupied_ahead(window.history, horizon) * (1 + policy.headroom) / FULL_PLACES, 6))
+    share = (1 + policy.headroom) / FULL_PLACES
+    filled = math.ceil(round(occupied_ahead(window.history, horizon) * share, 6))
     if late:
-        occupied = min(occupied, guess)
+        filled = min(filled, guess)
+    # What arrivals explain goes up and down by chance: enough to keep a replica for, and not to order one.
+    lasting = math.ceil(round(occupied_lately(window.history) * share, 6))
+    occupied = filled if unexplained else min(filled, lasting)
     return Needs(
         model=model,
         forecast=ahead,
@@ -111,7 +115,7 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
         backlog=expected.waiting,
         staying=max(
             replayed,
-            occupied,
+            filled,
             hold_for(ahead.growth * STAY_ROOM),
             _for_level(STAY_ROOM * max(rate_of(window.history.last(s)) for s in STAY_WINDOWS_S), ahead, model),
         ),

@@ -59,14 +59,15 @@ class Expected:
 
 def expected_now(buckets: Sequence[Bucket], concurrency: float, service_s: float) -> Expected:
     """By what came, and the replicas that were ready at each time."""
-    inside = places = 0.0
+    inside = there = places = 0.0
     for width, came, ready, _ in buckets:
         places = ready * concurrency
         there = inside + came / 2
         inside = inside + came - (there if there < places else places) * width / service_s
         if inside < 0.0:
             inside = 0.0
-    return Expected(min(inside, places), max(0.0, inside - places))
+    # Half-way through the newest bucket: at its end half of what came in it is counted as gone.
+    return Expected(min(there, places), max(0.0, inside - places))
 
 
 def replicas_that_hold(
