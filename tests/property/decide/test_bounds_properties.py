@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from load_reports import NOW, ready, report, seen
+from random_services import memories
 from tidegate_operator.decide.bounds import bounded
 from tidegate_operator.decide.budget import affordable
 from tidegate_operator.decide.scaling import decide
@@ -57,13 +58,20 @@ def test_the_bounds_never_cross_nor_fall_below_the_fewest_nor_rise_above_what_th
 
 
 @settings(max_examples=60, deadline=None)
-@given(policy=policies(), now=moments, waiting=st.integers(0, 10_000), live=st.integers(1, 40), silent=st.booleans())
+@given(
+    policy=policies(),
+    memory=memories,
+    now=moments,
+    waiting=st.integers(0, 10_000),
+    live=st.integers(1, 40),
+    silent=st.booleans(),
+)
 def test_every_decision_keeps_the_bounds_of_its_moment_and_names_what_binds(
-    policy: ScalingPolicy, now: float, waiting: int, live: int, silent: bool
+    policy: ScalingPolicy, memory: Memory, now: float, waiting: int, live: int, silent: bool
 ) -> None:
     load = None if silent else report(running=4, waiting=waiting, last_step_age_s=0.1)
-    decision = decide(policy, seen(ready("a", load), wanted=live), Memory(), now)
-    found = bounded(policy, Memory().learned.cold_start_s, now)
+    decision = decide(policy, seen(ready("a", load), wanted=live), memory, now)
+    found = bounded(policy, memory.learned.cold_start_s, now)
     assert found.minimum <= decision.recommended <= found.maximum
     if decision.reason == "Scheduled":
         assert found.minimum_by in decision.limited_by

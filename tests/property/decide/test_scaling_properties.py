@@ -4,95 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from dataclasses import fields, is_dataclass, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from load_reports import NOW, ready, report, seen
+from random_services import learned, looks, memories, policies, services
 from tidegate_operator import resource
 from tidegate_operator.decide.capacity import safe_utilisation
 from tidegate_operator.decide.latency import lower_bound
+from tidegate_operator.decide.replica_model import Equipment, RequestSize
 from tidegate_operator.decide.scaling import Decision, decide
 from tidegate_operator.decide.scaling_memory import Learned, Memory
-from tidegate_operator.decide.scaling_policy import Direction, LatencyTarget, Metric, Mode, Rate, ScalingPolicy
+from tidegate_operator.decide.scaling_policy import LatencyTarget, Metric, Mode, ScalingPolicy
 from tidegate_operator.decide.scaling_spec import learned_from, learned_to
-from tidegate_operator.observed import LoadReport, Phase, ReplicaFacts, ServiceObserved
-from tidegate_operator.observed_load import Counters, Sketches
+from tidegate_operator.observed import ServiceObserved, StepModel
+from tidegate_operator.observed_load import Counters, KvBlocks
 from tidegate_operator.observed_sketch import Sketch
 
-counts = st.integers(0, 1_000_000)
-seconds = st.floats(0, 1e10)
-sketches = st.dictionaries(st.integers(-700, 1200), st.integers(1, 2**53), max_size=4).map(
-    lambda bins: Sketch(0, tuple(sorted(bins.items())))
-)
-
-
-@st.composite
-def loads(draw: st.DrawFn) -> LoadReport:
-    total = st.integers(0, 2**53)
-    return report(
-        boot=draw(st.sampled_from(["a", "b"])),
-        uptime_s=draw(seconds),
-        slots=draw(counts),
-        running=draw(counts),
-        waiting=draw(counts),
-        oldest_waiting_s=draw(st.none() | seconds),
-        oldest_unfinished_s=draw(st.none() | seconds),
-        last_step_age_s=draw(st.none() | seconds),
-        counters=Counters(received=draw(total), finished=draw(total), generated_tokens=draw(total), steps=draw(total)),
-        sketches=Sketches(ttft=draw(sketches), tpot=draw(sketches), e2e=draw(sketches)),
-        waiting_ages=draw(sketches),
-        running_tpot=draw(sketches),
-    )
-
-
-@st.composite
-def replicas(draw: st.DrawFn, uid: str) -> ReplicaFacts:
-    phase = draw(st.sampled_from(list(Phase)))
-    load = draw(st.none() | loads())
-    moment = st.floats(NOW - 1e6, NOW + 60)
-    return ReplicaFacts(
-        uid=uid,
-        name=uid,
-        phase=phase,
-        created_at=draw(moment),
-        scheduled_at=draw(st.none() | moment),
-        ready_at=draw(moment) if phase is Phase.READY else None,
-        load=load,
-        load_age_s=None if load is None else draw(st.floats(0, 1e6)),
-        restarts=draw(st.integers(0, 3)),
-    )
-
-
-@st.composite
-def services(draw: st.DrawFn) -> ServiceObserved:
-    number = draw(st.integers(0, 4))
-    held = draw(st.none() | counts)
-    pods = tuple(draw(replicas(f"pod-{n}")) for n in range(number))
-    return seen(*pods, wanted=draw(st.integers(0, 20)), held=held)
-
-
-@st.composite
-def policies(draw: st.DrawFn) -> ScalingPolicy:
-    minimum = draw(st.integers(0, 10))
-    rates = st.lists(
-        st.builds(lambda p, n: Rate(period_s=p, pods=n), st.floats(1, 1800), st.integers(1, 100))
-        | st.builds(lambda p, n: Rate(period_s=p, percent=n), st.floats(1, 1800), st.integers(1, 900)),
-        max_size=2,
-    ).map(tuple)
-    directions = st.builds(Direction, window_s=st.floats(0, 3600), rates=rates, strictest=st.booleans())
-    return ScalingPolicy(
-        minimum=minimum,
-        maximum=draw(st.integers(max(1, minimum), 30)),
-        queue_depth=draw(st.integers(1, 100)),
-        targets=tuple(LatencyTarget(metric=m, seconds=draw(st.floats(1e-3, 1e3))) for m in Metric),
-        scale_to_zero_after_s=draw(st.none() | st.floats(0, 3600)),
-        up=draw(directions),
-        down=draw(directions),
-    )
-
-
-looks = st.lists(st.tuples(services(), st.floats(-5, 400)), min_size=1, max_size=5)
+SCALING = {"desired": 1, "current": 1, "reason": "Steady"}
 
 
 def numbers(value: object) -> list[float]:
@@ -119,25 +50,28 @@ def play(policy: ScalingPolicy, story: list[tuple[ServiceObserved, float]], memo
 
 
 @settings(max_examples=150, deadline=None)
-@given(policies(), looks)
+@given(policies(), looks, memories)
 def test_the_number_never_leaves_its_bounds_and_nothing_is_nan(
-    policy: ScalingPolicy, story: list[tuple[ServiceObserved, float]]
+    policy: ScalingPolicy, story: list[tuple[ServiceObserved, float]], memory: Memory
 ) -> None:
-    for decision in play(policy, story, Memory()):
+    for decision in play(policy, story, memory):
         assert policy.minimum <= decision.replicas <= policy.maximum
         assert all(math.isfinite(n) for n in numbers(decision))
         assert decision.reason.isalpha()
         assert "nan" not in decision.message.lower()
 
 
-@settings(max_examples=100, deadline=None)
-@given(policies(), services(), st.randoms(use_true_random=False))
-def test_the_order_of_replicas_does_not_matter(policy: ScalingPolicy, observed: ServiceObserved, order: object) -> None:
-    shuffled = list(observed.replicas)
-    order.shuffle(shuffled)  # type: ignore[attr-defined]
-    other = replace(observed, replicas=tuple(shuffled))
-    first, second = (decide(policy, o, Memory(), NOW) for o in (observed, other))
-    assert (first.replicas, first.reason, first.limited_by) == (second.replicas, second.reason, second.limited_by)
+@settings(max_examples=80, deadline=None)
+@given(policies(), looks, memories, st.randoms(use_true_random=False))
+def test_the_order_of_replicas_does_not_matter(
+    policy: ScalingPolicy, story: list[tuple[ServiceObserved, float]], memory: Memory, order: random.Random
+) -> None:
+    def shuffled(observed: ServiceObserved) -> ServiceObserved:
+        return replace(observed, replicas=tuple(order.sample(observed.replicas, len(observed.replicas))))
+
+    other = [(shuffled(observed), step) for observed, step in story]
+    for one, same in zip(play(policy, story, memory), play(policy, other, memory), strict=True):
+        assert (one.replicas, one.reason, one.limited_by) == (same.replicas, same.reason, same.limited_by)
 
 
 @settings(max_examples=100, deadline=None)
@@ -153,19 +87,73 @@ def test_more_queue_never_gives_fewer(slots: int, waiting: int, more: int, runni
     assert wanted(waiting + more) >= wanted(waiting)
 
 
-@settings(max_examples=100, deadline=None)
-@given(policies(), looks)
-def test_what_is_learned_survives_the_status_and_stays_small(
-    policy: ScalingPolicy, story: list[tuple[ServiceObserved, float]]
+TALK = RequestSize(prompt_tokens=200.0, output_tokens=100.0, kv_tokens=250.0)
+STEP = StepModel(a=0.02, b=0.0002, c=1e-6, error=0.05)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 40), st.integers(1, 6), st.integers(0, 8))
+def test_more_queue_never_gives_fewer_where_a_model_of_the_replicas_is_known(
+    waiting: int, more: int, rate: int, replicas: int, running: int
 ) -> None:
-    learned = play(policy, story, Memory())[-1].memory.learned
-    text = learned_to(learned).model_dump_json(by_alias=True)
-    assert len(text) < 2048
-    scaling = {"desired": 1, "current": 1, "reason": "Steady", "learned": json.loads(text)}
-    back = learned_from(resource.read_status({"scaling": scaling}))
-    assert (
-        learned_to(back).model_dump_json(by_alias=True) == text or learned.capacity is None or learned.capacity > 1e11
+    """For the same memory, of half a minute of arrivals, and the same state of the data."""
+    policy = ScalingPolicy(
+        minimum=1, maximum=1000, queue_depth=2, targets=(LatencyTarget(metric=Metric.TTFT, seconds=2.0),)
     )
+
+    def look(second: int, queue: int) -> ServiceObserved:
+        load = report(
+            uptime_s=600.0 + second,
+            slots=8,
+            running=running,
+            waiting=queue,
+            last_step_age_s=0.1,
+            oldest_waiting_s=1.0 if queue else None,
+            kv_blocks=KvBlocks(total=1000, used=100 * running),
+            counters=Counters(received=rate * second, finished=rate * second, steps=50 * second),
+            step_model=STEP,
+        )
+        return seen(*(ready(f"pod-{n}", load) for n in range(replicas)))
+
+    memory = Memory(learned=Learned(equipment=Equipment(step=STEP, slots=8, kv_tokens=16_000), size=TALK))
+    memory = play(policy, [(look(5 * n, 0), 5.0) for n in range(6)], memory)[-1].memory
+
+    def wanted(queue: int) -> tuple[int, int]:
+        decision = play(policy, [(look(30, queue), 30.0)], memory)[-1]
+        term = next(t.replicas for t in decision.terms if t.name == "queueDepth")
+        assert term is not None
+        return decision.replicas, term
+
+    assert all(longer >= shorter for longer, shorter in zip(wanted(waiting + more), wanted(waiting), strict=True))
+
+
+def through_the_status(known: Learned) -> Learned:
+    """What the next process of the operator reads."""
+    kept = json.loads(learned_to(known).model_dump_json(by_alias=True))
+    return learned_from(resource.read_status({"scaling": SCALING | {"learned": kept}}))
+
+
+@settings(max_examples=100, deadline=None)
+@given(learned())
+def test_what_is_learned_survives_the_status_and_stays_small(known: Learned) -> None:
+    back = through_the_status(known)
+    assert len(learned_to(known).model_dump_json(by_alias=True)) < 2048
+    assert through_the_status(back) == back
+    for name in ("equipment", "size", "capacity", "hold_s"):
+        assert bool(getattr(back, name)) == bool(getattr(known, name)), name
+
+
+@settings(max_examples=60, deadline=None)
+@given(policies(), looks, memories, services())
+def test_a_restart_gives_nothing_up(
+    policy: ScalingPolicy, story: list[tuple[ServiceObserved, float]], memory: Memory, observed: ServiceObserved
+) -> None:
+    """The window's traffic is lost with the process: no first look lowers the number, whatever it sees."""
+    known = play(policy, story, memory)[-1].memory.learned
+    policy = replace(policy, down=replace(policy.down, window_s=max(1.0, policy.down.window_s)))
+    decision = decide(policy, observed, Memory(learned=through_the_status(known)), NOW + 2000)
+    assert observed.deployment is not None
+    assert decision.replicas >= min(observed.deployment.replicas, policy.maximum)
 
 
 @settings(max_examples=100, deadline=None)
