@@ -169,3 +169,26 @@ def test_bursts_that_return_are_remembered_and_forgotten_within_hours() -> None:
     first, last = (good[(at >= start) & (at < start + 150)].mean() for start in (450.0, 4 * 600 + 450.0))
     assert last > first
     assert numbers(outcome)[max(looks)] <= 2
+
+
+def test_asked_again_with_the_same_facts_nothing_is_added_twice() -> None:
+    """Fault 18: two processes that act on one service, or one that looks twice, double the number at every tick."""
+
+    @dataclass(kw_only=True)
+    class Twice(Watched):
+        asked: int = 0
+
+        def choose(self, observed: ServiceObserved, now: float) -> Choice:
+            first = super().choose(observed, now)
+            assert observed.deployment is not None
+            done = replace(observed, deployment=replace(observed.deployment, replicas=first.replicas))
+            again = super().choose(done, now)
+            assert again.replicas == first.replicas
+            self.asked += 1
+            return again
+
+    scenario = service(traffic((2, 200), (16, 200), seed=4), first=1)
+    policy = Twice(policy=policy_for(scenario))
+    outcome = simulate(scenario, policy)
+    assert policy.asked > 80
+    assert max(numbers(outcome).values()) >= 4

@@ -31,3 +31,11 @@ def test_another_name_is_refused_with_those_there_are(engine: EngineProcess) -> 
     answer = engine.http.post("/v1/completions", json={"model": "prose", "prompt": "abc"})
     assert answer.status_code == 404
     assert f"give '{NAME}' or 'sql' or 'verse'" in answer.json()["error"]["message"]
+
+
+def test_requests_for_adapters_are_load_like_any_other(engine: EngineProcess) -> None:
+    """Fault 6: scaling was blind to them, since they carry another label."""
+    before = engine.admin.get("/load").json()["counters"]["received"]
+    for name in (NAME, "sql", "verse"):
+        engine.http.post("/v1/completions", json={"model": name, "prompt": "abc", "max_tokens": 1})
+    assert engine.admin.get("/load").json()["counters"]["received"] == before + 3
