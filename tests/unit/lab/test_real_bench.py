@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -59,19 +60,18 @@ def test_whole_seconds_of_the_api_server_are_taken_to_be_half_a_second_later_but
 
 
 def test_an_api_server_that_does_not_answer_ends_no_pod() -> None:
-    looks = iter([[seen("a", 0.0, 1.0)], []])
-    done: list[int] = []
+    answers: list[list[Glance] | None] = [[seen("a", 0.0, 1.0)], [], None, [seen("a", 0.0, 1.0)]]
+    asked = threading.Semaphore(0)
 
     def look() -> list[Glance]:
-        done.append(1)
-        if len(done) == 3:
+        asked.release()
+        answer = answers.pop(0) if answers else []
+        if answer is None:
             raise OSError("connection refused")
-        return next(looks, [seen("a", 0.0, 1.0)])
+        return answer
 
-    watching = Watching(look, every_s=0.0)
-    with watching as lives:
-        while len(done) < 6:
-            pass
+    with Watching(look, every_s=0.0) as lives:
+        assert all(asked.acquire(timeout=10) for _ in range(6))
     assert lives.pods["a"].gone_at is None
 
 
