@@ -14,21 +14,28 @@ from tidegate_operator.decide.scaling_replay import expected_now, replicas_that_
 from tidegate_operator.observed import LoadReport
 
 REPLAYED_S = 60.0
+"""As long as no peak comes again; the window for going down remembers the rest."""
 CLEARED_S = 120.0
+"""In which a queue is to be worked off."""
 MOST_TO_CLEAR = 0.2
 """What waits inside replicas does not move to new ones: a few more than the arrivals need clear it sooner."""
 UNEXPLAINED = 1.15
+"""Running requests, over those that arrivals explain, from which answers must have become longer."""
 FILLING = 1.5
+"""Times the mean answer: long ones fill places for longer than that, and fewer of them."""
 FULL_PLACES = 0.9
 """Share of cache or slots from which one more replica is needed."""
 FEWEST_ENDED = 5.0
 STAY_WINDOWS_S = (60.0, 120.0)
+"""A lull of a minute gives no replica up."""
 STAY_ROOM = 1.05
 """Fewer replicas must hold this much more than what came, or chance alone would take one away and bring it back."""
 LEAST_PATIENCE = 0.25
 """Part of the TTFT target that may be waited for, where the first token alone takes nearly all of it."""
 MOST_STEP_ERROR = 1.0
+"""Steps that are off by their own length say nothing."""
 LEVEL_Z = 0.5
+"""Deviations beside the mean of requests inside; headroom is the rest."""
 QUEUE_ROOM = 0.5
 """A queue twice as long as the mean is common."""
 EFFICIENCY_RETURNS_S = 4 * 3600.0
