@@ -11,6 +11,7 @@ from tidegate_engine.core.request import SamplingParams
 from tidegate_engine.core.scheduler import Batch, Limits, Scheduler
 
 from tidegate_lab.simulate.engine import EngineModel
+from tidegate_lab.simulate.servers import Counts
 
 Event = tuple[int, float]
 """A request's index, and when it happened."""
@@ -28,19 +29,6 @@ class Gauges:
     oldest_unfinished_at: float | None
     last_step_at: float | None
     """When the last finished step ended; None before it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """Totals since the replica began, as `GET /load` has them; `received` includes those rejected."""
-
-    received: int
-    finished: int
-    rejected: int
-    prompt_tokens: int
-    generated_tokens: int
-    preemptions: int
-    steps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +164,7 @@ class ExactReplica:
 
     @property
     def counts(self) -> Counts:
-        """Totals at the time that was advanced to."""
+        """Totals at the time that was advanced to; `received` includes those rejected."""
         totals = self._scheduler.totals
         return Counts(
             received=self._received,

@@ -100,16 +100,7 @@ class StepwiseServers:
 
     def counts(self, number: int) -> Counts:
         """Since it was opened."""
-        counts = self._servers[number].engine.counts
-        return Counts(
-            received=counts.received,
-            finished=counts.finished,
-            rejected=counts.rejected,
-            prompt_tokens=counts.prompt_tokens,
-            generated_tokens=counts.generated_tokens,
-            preemptions=counts.preemptions,
-            steps=counts.steps,
-        )
+        return self._servers[number].engine.counts
 
     def grand_total(self) -> Counts:
         """Of all replicas there are and were."""

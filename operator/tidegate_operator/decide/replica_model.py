@@ -24,7 +24,6 @@ class Bound(StrEnum):
     KV_CACHE = "KV cache"
     SLOTS = "slots"
     COMPUTE = "compute"
-    MEASURED = "measured throughput"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ def model_of(equipment: Equipment, size: RequestSize, policy: ScalingPolicy) -> 
     limits = {Bound.SLOTS: float(equipment.slots), Bound.COMPUTE: _divided(FULL_STEPS / (1 - FULL_STEPS) * a, each)}
     if equipment.kv_tokens and size.kv_tokens > 0:
         limits[Bound.KV_CACHE] = FULL_CACHE * equipment.kv_tokens / size.kv_tokens
-    tpot = next((t.seconds for t in policy.targets if t.metric is Metric.TPOT), None)
+    tpot = policy.target(Metric.TPOT)
     if tpot is not None:
         limits[Bound.TPOT] = _divided(TPOT_ROOM * tpot - a, each)
     bound = min(limits, key=lambda name: limits[name])

@@ -120,7 +120,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """What the mean request is computed from; older looks count less (half an hour: answers may take minutes)."""
+    """What the mean request is computed from; older looks count less (ten minutes: answers may take some)."""
 
     prompt_tokens: float = 0.0
     started: float = 0.0

@@ -80,7 +80,7 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
     model = model_of(learned.equipment, learned.size, policy)
     model = replace(model, concurrency=max(0.5, model.concurrency * learned.efficiency / (1 + policy.headroom)))
     ahead = forecast(window.history, learned.cold_start_s)
-    ttft = next((t.seconds for t in policy.targets if t.metric is Metric.TTFT), None)
+    ttft = policy.target(Metric.TTFT)
     patience = max(LEAST_PATIENCE * ttft, ttft - 2 * model.first_token_s) if ttft is not None else model.service_s
     recent = window.history.last(max(REPLAYED_S, learned.hold_s))
     most = max(policy.maximum, guess) + 1

@@ -105,3 +105,7 @@ class ScalingPolicy:
     """`engine.maxRunningRequests`: the prior until a replica has said its own."""
     stale_after_s: float = 10.0
     stalled_after_s: float = 30.0
+
+    def target(self, metric: Metric) -> float | None:
+        """Seconds that this p99 is to be at most; None: it has no target."""
+        return next((target.seconds for target in self.targets if target.metric is metric), None)
