@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tidegate_lab.simulate.policies.aibrix import Aibrix
 from tidegate_lab.simulate.policies.aibrix import replicas_for as apa
 from tidegate_lab.simulate.policies.dynamo import DynamoLoad, DynamoSla
-from tidegate_lab.simulate.policies.hpa import Behavior, Rate, Rules, external_average, pods_average
+from tidegate_lab.simulate.policies.hpa import DOWN, Behavior, Rate, Rules, external_average, pods_average
 from tidegate_lab.simulate.policies.hpa_policies import HpaConcurrency, KedaQueue
 from tidegate_lab.simulate.policies.knative import Knative
 from tidegate_lab.simulate.policies.kubeai import KubeAI
@@ -76,6 +76,12 @@ def test_a_pods_average_value(values: list[float], pending: int, silent: int, re
             [9] * 7,
             [1, 1, 5, 5, 5, 5, 9],
             id="a window of 30 s up waits two syncs; 4 pods a minute",
+        ),
+        pytest.param(
+            Behavior(Rules(window_s=60, rates=(Rate(pods=9, period_s=15),)), Rules(window_s=30, rates=DOWN.rates)),
+            [4, 4, 4, 4, 4, 2, 6, 3, 3],
+            [1, 1, 1, 1, 4, 4, 4, 4, 3],
+            id="wishes on both sides of what runs within the windows: it stays",
         ),
     ],
 )

@@ -2,7 +2,8 @@
 
 From kubernetes/kubernetes pkg/controller/podautoscaler/{horizontal,replica_calculator}.go and the defaults in
 pkg/apis/autoscaling/v2/defaults.go and pkg/controller/podautoscaler/config/v1alpha1/defaults.go: a sync every 15 s,
-tolerance 0.1; up the larger of 4 pods and 100 % in 15 s, no window; down 100 % in 15 s, window 300 s.
+tolerance 0.1; up the larger of 4 pods and 100 % in 15 s, no window; down 100 % in 15 s, window 300 s. Windows as in
+`stabilizeRecommendationWithBehaviors` of 1.37: both hold at once.
 """
 
 from __future__ import annotations
@@ -51,16 +52,21 @@ class Behavior:
         if not self._recommended:
             # The controller notes the number it finds as its first recommendation.
             self._recommended.append((now, current))
-        rules, pick = (self.up, min) if recommended >= current else (self.down, max)
-        stable = pick([recommended, *(n for at, n in self._recommended if at > now - rules.window_s)])
+        lowest = min([recommended, *self._since(now - self.up.window_s)])
+        highest = max([recommended, *self._since(now - self.down.window_s)])
         self._recommended.append((now, recommended))
         longest = max(self.up.window_s, self.down.window_s)
         while self._recommended[0][0] < now - longest:
             self._recommended.popleft()
-        settled = self._limited(now, current, stable)
+        # It moves no further than into what was recommended lately: a low one in the window of a rise stops the rise,
+        # and takes nothing away.
+        settled = self._limited(now, current, min(max(current, lowest), highest))
         if settled != current:
             self._changes.append((now, settled - current))
         return settled
+
+    def _since(self, began: float) -> list[int]:
+        return [n for at, n in self._recommended if at > began]
 
     def _limited(self, now: float, current: int, stable: int) -> int:
         periods = [rate.period_s for rate in (*self.up.rates, *self.down.rates)]
