@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 
+from tidegate_lab.arguments import count, share, to_write
 from tidegate_lab.calibrate.fit import fit
 from tidegate_lab.calibrate.measured import Names, read_measured
 from tidegate_lab.calibrate.score import compare, table
@@ -20,18 +20,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", help="requests with times, CSV or JSON-lines, as `tidegate load --samples` writes them")
     parser.add_argument("--score", help="another such file to score on; default: the requests that were not fitted on")
     parser.add_argument(
-        "--share", type=_share, help="fit on the first of the requests, this share (0.5; 1 with --score)"
+        "--share", type=share, help="fit on the first of the requests, this share (0.5; 1 with --score)"
     )
     parser.add_argument("--engine", help="fit nothing: score this engine, a name, a file or a,b,c")
     parser.add_argument("--name", default="calibrated", help="of the model (calibrated)")
-    parser.add_argument("--slots", type=_count, default=256, help="requests that run at a time (256)")
-    parser.add_argument("--kv-tokens", type=_count, default=1_000_000, help="that the cache holds (1000000)")
-    parser.add_argument("--block-size", type=_count, default=16, help="tokens in a block (16)")
-    parser.add_argument("--token-budget", type=_count, default=2048, help="tokens computed in a step (2048)")
+    parser.add_argument("--slots", type=count, default=256, help="requests that run at a time (256)")
+    parser.add_argument("--kv-tokens", type=count, default=1_000_000, help="that the cache holds (1000000)")
+    parser.add_argument("--block-size", type=count, default=16, help="tokens in a block (16)")
+    parser.add_argument("--token-budget", type=count, default=2048, help="tokens computed in a step (2048)")
     parser.add_argument(
         "--fit-kv-tokens", action="store_true", help="find the cache's effective size too, near --kv-tokens"
     )
-    parser.add_argument("--write", type=Path, help="the model as JSON, for `tidegate simulate --engine FILE`")
+    parser.add_argument("--write", type=to_write, help="the model as JSON, for `tidegate simulate --engine FILE`")
     for column in ("time", "prompt", "output", "first", "last"):
         parser.add_argument(f"--{column}-column", help="name of a column; those of known formats need none")
     parser.add_argument("--unit", type=Unit, choices=list(Unit), help="of numbers in columns of times")
@@ -49,8 +49,8 @@ def calibrate(arguments: argparse.Namespace) -> int:
     )
     run = read_measured(arguments.file, names)
     other = read_measured(arguments.score, names) if arguments.score else None
-    share = arguments.share or (1.0 if other else 0.5)
-    part = slice(0, max(1, round(len(run.trace) * share)))
+    part_of = arguments.share or (1.0 if other else 0.5)
+    part = slice(0, max(1, round(len(run.trace) * part_of)))
     if arguments.engine:
         engine = engine_of(arguments.engine)
     else:
@@ -83,19 +83,3 @@ def calibrate(arguments: argparse.Namespace) -> int:
 def _tell(title: str, measured: Served, engine: EngineModel, rows: slice) -> None:
     print(f"\n{title} (seconds)")
     print(table(compare(measured, serve_with(1, measured.trace, engine), rows)))
-
-
-def _share(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share: give a number above 0, at most 1")
-    return value
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)

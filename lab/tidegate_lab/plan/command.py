@@ -7,13 +7,13 @@ import argparse
 import numpy as np
 from tidegate_operator.resource import format_duration, parse_duration
 
+from tidegate_lab.arguments import count, positive
 from tidegate_lab.plan.needed import Fixed, Floor, NeverEnough, Wanted, busiest, fixed, floors, following
 from tidegate_lab.simulate.engine import ENGINES, EngineModel
 from tidegate_lab.simulate.engine_file import engine_of
 from tidegate_lab.simulate.scenario import Targets
 from tidegate_lab.traffic.command import about
-from tidegate_lab.traffic.flags import add_trace_flags, trace_of
-from tidegate_lab.traffic.shape import at_times_the_rate
+from tidegate_lab.traffic.flags import add_trace_flags, bearable, scaled, trace_of
 from tidegate_lab.traffic.synthetic import Lengths, constant
 from tidegate_lab.traffic.table import TraceError
 from tidegate_lab.traffic.trace import Trace
@@ -31,9 +31,9 @@ _REMEDIES = {
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """The load, the engine, what is promised, and what a replica costs."""
     add_trace_flags(parser, required=False)
-    parser.add_argument("--rate", type=_positive, help="requests a second: of the trace scaled to it, or Poisson")
-    parser.add_argument("--prompt-tokens", type=_count, default=1000, help="without --trace: of each prompt (1000)")
-    parser.add_argument("--output-tokens", type=_count, default=200, help="without --trace: of each answer (200)")
+    parser.add_argument("--rate", type=positive, help="requests a second: of the trace scaled to it, or Poisson")
+    parser.add_argument("--prompt-tokens", type=count, default=1000, help="without --trace: of each prompt (1000)")
+    parser.add_argument("--output-tokens", type=count, default=200, help="without --trace: of each answer (200)")
     parser.add_argument(
         "--engine", default="rtx4090-llama-8b", help=f"{', '.join(ENGINES)}, a file of tidegate calibrate, or a,b,c"
     )
@@ -42,7 +42,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--e2e", type=_duration, help="target of the time to the last token")
     parser.add_argument("--share", type=_percent, default=0.99, help="percent of requests within every target (99)")
     parser.add_argument("--window", type=_duration, default=600.0, help="how often a following number changes (10m)")
-    parser.add_argument("--cost-per-replica-hour", type=_positive, help="in any currency")
+    parser.add_argument("--cost-per-replica-hour", type=positive, help="in any currency")
 
 
 def plan(arguments: argparse.Namespace) -> int:
@@ -120,9 +120,15 @@ def _traffic(arguments: argparse.Namespace) -> Trace:
         if arguments.rate is None:
             raise TraceError("--trace or --rate: give one of them, or both for a trace scaled to a rate")
         lengths = Lengths.fixed(arguments.prompt_tokens, arguments.output_tokens)
-        return constant(f"{arguments.rate:g} requests a second", arguments.rate, _WARM_UP_S + _CONSTANT_S, lengths)
+        seconds = _WARM_UP_S + _CONSTANT_S
+        bearable(arguments.rate * seconds, f"--rate {arguments.rate:g}")
+        return constant(f"{arguments.rate:g} requests a second", arguments.rate, seconds, lengths)
     trace = trace_of(arguments)
-    return trace if arguments.rate is None else at_times_the_rate(trace, arguments.rate / trace.rate)
+    if arguments.rate is None:
+        return trace
+    if not trace.rate:
+        raise TraceError(f"--rate {arguments.rate:g}: {trace.name} is of one moment and has no rate; leave --rate out")
+    return scaled(trace, arguments.rate / trace.rate, f"--rate {arguments.rate:g}")
 
 
 def _targets(arguments: argparse.Namespace) -> Targets:
@@ -144,24 +150,8 @@ def _duration(text: str) -> float:
     return value
 
 
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return value
-
-
 def _percent(text: str) -> float:
-    value = _positive(text)
+    value = positive(text)
     if not 0 < value <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is no percentage above 0, up to 100")
     return value / 100
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)

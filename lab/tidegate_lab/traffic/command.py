@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 import numpy as np
 
+from tidegate_lab.arguments import count, to_write
 from tidegate_lab.traffic.flags import add_trace_flags, trace_of
 from tidegate_lab.traffic.trace import Trace
 
@@ -15,8 +15,8 @@ from tidegate_lab.traffic.trace import Trace
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Which trace, and where to."""
     add_trace_flags(parser)
-    parser.add_argument("--longest", type=int, metavar="N", help="leave out requests of more tokens than this")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="as JSON-lines")
+    parser.add_argument("--longest", type=count, metavar="N", help="leave out requests of more tokens than this")
+    parser.add_argument("--write", type=to_write, metavar="FILE", help="as JSON-lines")
 
 
 def trace(arguments: argparse.Namespace) -> int:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tidegate_lab.arguments import from_zero, positive
 from tidegate_lab.traffic.named import TRACES, named
 from tidegate_lab.traffic.read import Unit, read_trace
 from tidegate_lab.traffic.shape import at_times_the_rate, cut
 from tidegate_lab.traffic.table import TraceError
 from tidegate_lab.traffic.trace import Trace
+
+MOST_REQUESTS = 20_000_000
+"""About 2 GB while they are served, and sixty days of the day-long trace."""
 
 
 def add_trace_flags(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -24,9 +28,9 @@ def add_trace_flags(parser: argparse.ArgumentParser, *, required: bool = True) -
     parser.add_argument("--prompt-column", help="tokens of the prompt")
     parser.add_argument("--output-column", help="tokens of the answer")
     parser.add_argument("--time-unit", choices=[str(unit) for unit in Unit], help="of times that are numbers (s)")
-    parser.add_argument("--start", type=float, default=0.0, metavar="S", help="leave out the seconds before (0)")
-    parser.add_argument("--seconds", type=float, metavar="S", help="take only so many; default: all")
-    parser.add_argument("--times", type=float, default=1.0, metavar="N", help="as many users (1), also 0.5 or 3")
+    parser.add_argument("--start", type=from_zero, default=0.0, metavar="S", help="leave out the seconds before (0)")
+    parser.add_argument("--seconds", type=positive, metavar="S", help="take only so many; default: all")
+    parser.add_argument("--times", type=positive, default=1.0, metavar="N", help="as many users (1), also 0.5 or 3")
 
 
 def trace_of(arguments: argparse.Namespace) -> Trace:
@@ -48,6 +52,18 @@ def trace_of(arguments: argparse.Namespace) -> Trace:
         if arguments.start or arguments.seconds is not None:
             seconds = trace.seconds - arguments.start if arguments.seconds is None else arguments.seconds
             trace = cut(trace, arguments.start, seconds)
-        return at_times_the_rate(trace, arguments.times)
     except ValueError as error:
         raise TraceError(str(error)) from error
+    return scaled(trace, arguments.times, f"--times {arguments.times:g}")
+
+
+def scaled(trace: Trace, factor: float, asked: str) -> Trace:
+    """Of so many times as many users; raises TraceError where that is too many. `asked` is the flag and its value."""
+    bearable(len(trace) * factor, asked)
+    return at_times_the_rate(trace, factor)
+
+
+def bearable(requests: float, asked: str) -> None:
+    """Raises TraceError where that many requests would not fit into memory."""
+    if requests > MOST_REQUESTS:
+        raise TraceError(f"{asked}: makes {requests:,.0f} requests; {MOST_REQUESTS:,} is the most that is tried")

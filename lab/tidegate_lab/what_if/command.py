@@ -7,8 +7,8 @@ import json
 import re
 import time
 from dataclasses import asdict
-from pathlib import Path
 
+from tidegate_lab.arguments import count_from_zero, positive, share, to_write
 from tidegate_lab.simulate.engine import RTX4090_LLAMA_8B
 from tidegate_lab.simulate.engine_file import engine_of
 from tidegate_lab.simulate.run import simulate as run
@@ -21,7 +21,8 @@ from tidegate_lab.what_if.service_file import read_service
 from tidegate_lab.what_if.summary import told
 from tidegate_lab.what_if.timeline import HEADER, every_s, rows
 
-_FAULT = re.compile(r"(?P<kind>[a-z0-9-]+)@(?P<at>[\d.]+)(\+(?P<seconds>[\d.]+))?(\*(?P<share>[\d.]+))?")
+_NUMBER = r"\d+(?:\.\d*)?|\.\d+"
+_FAULT = re.compile(rf"(?P<kind>[a-z0-9-]+)@(?P<at>{_NUMBER})(\+(?P<seconds>{_NUMBER}))?(\*(?P<share>{_NUMBER}))?")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -40,10 +41,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--cold-start", type=_cold_start, default=ColdStart(median_s=90.0), metavar="S[~SIGMA]",
         help="from a pod's creation to readiness: median, and spread as a logarithm (90~0.1)",
     )  # fmt: skip
-    parser.add_argument("--first-replicas", type=int, metavar="N", help="ready at the beginning; default: minReplicas")
-    parser.add_argument("--capacity", type=int, metavar="N", help="replicas the cluster has room for; default: any")
+    parser.add_argument(
+        "--first-replicas", type=count_from_zero, metavar="N", help="ready at the beginning; default: minReplicas"
+    )
+    parser.add_argument(
+        "--capacity", type=count_from_zero, metavar="N", help="replicas the cluster has room for; default: any"
+    )
     parser.add_argument("--routing", choices=[str(r) for r in Routing], default=str(Routing.LEAST))
-    parser.add_argument("--scrape-interval", type=float, default=5.0, metavar="S", help="between looks (5)")
+    parser.add_argument("--scrape-interval", type=positive, default=5.0, metavar="S", help="between looks (5)")
     parser.add_argument(
         "--fault", type=_fault, action="append", default=[], metavar="KIND@AT[+SECONDS][*SHARE]",
         help=f"repeatable: {', '.join(FaultKind)}; SHARE of the ready replicas (1)",
@@ -51,10 +56,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mode", choices=[str(m) for m in Mode], default=str(Mode.LEAP), help="every step, or from event to event"
     )
-    parser.add_argument("--seed", type=int, default=0, help="the same seed, the same outcome (0)")
-    parser.add_argument("--every", type=float, metavar="S", help="between rows without a change (60, or more)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write figures and timeline")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with plots; it needs nothing else")
+    parser.add_argument("--seed", type=count_from_zero, default=0, help="the same seed, the same outcome (0)")
+    parser.add_argument("--every", type=positive, metavar="S", help="between rows without a change (60, or more)")
+    parser.add_argument("--json", type=to_write, metavar="FILE", help="also write figures and timeline")
+    parser.add_argument(
+        "--html", type=to_write, metavar="FILE", help="also write a page with plots, which fetches nothing"
+    )
 
 
 def simulate(arguments: argparse.Namespace) -> int:
@@ -116,9 +123,9 @@ def _fault(text: str) -> Fault:
         raise argparse.ArgumentTypeError(
             f"{text!r}: give KIND@AT+SECONDS*SHARE, as http-500@600+60*0.5; kinds are {', '.join(FaultKind)}"
         )
-    share = float(match["share"] or 1)
-    if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: the share {share:g} is not above 0 and at most 1")
     return Fault(
-        kind=FaultKind(match["kind"]), at=float(match["at"]), seconds=float(match["seconds"] or 0), share=share
+        kind=FaultKind(match["kind"]),
+        at=float(match["at"]),
+        seconds=float(match["seconds"] or 0),
+        share=share(match["share"] or "1"),
     )

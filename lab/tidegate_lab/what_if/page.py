@@ -52,7 +52,7 @@ def page(outcome: Outcome, told: Sequence[str]) -> str:
 
 
 def _plots(outcome: Outcome, series: Series) -> list[Plot]:
-    length, targets = outcome.scenario.trace.seconds, outcome.scenario.targets
+    length, targets = series.seconds, outcome.scenario.targets
     hover = _hover(outcome, series)
     spans = [
         Span(fault.at, fault.at + fault.seconds, f"{fault.kind} from {clock(fault.at)}, {fault.share:.0%} of pods")

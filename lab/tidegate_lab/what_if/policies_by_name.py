@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tidegate_lab.scaling_bench.contestants import CONTESTANTS, OURS
@@ -30,7 +31,9 @@ def policy_named(text: str, scenario: Scenario, service: Service) -> Policy:
     try:
         setting = float(said) if said else None
     except ValueError:
-        raise PolicyError(f"policy {text!r}: give {name}=NUMBER, {meaning}") from None
+        setting = math.nan
+    if setting is not None and not (0 < setting < math.inf or (name == _FIXED and setting == 0)):
+        raise PolicyError(f"policy {text!r}: give {name}=NUMBER above 0, {meaning}")
     if name == OURS:
         if setting is not None:
             raise PolicyError(f"policy {text!r}: takes its settings from the service's file")

@@ -95,3 +95,8 @@ def test_a_target_below_the_floor_is_named_with_its_floor_and_a_remedy(capsys: p
 def test_neither_trace_nor_rate_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan"]) == 1
     assert capsys.readouterr().err.startswith("tidegate plan: --trace or --rate: give one of them")
+
+
+def test_more_requests_than_memory_holds_are_refused_before_they_are_made(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--rate", "1e6"]) == 1
+    assert capsys.readouterr().err.startswith("tidegate plan: --rate 1e+06: makes 2,100,000,000 requests")

@@ -124,13 +124,14 @@ def test_a_policy_goes_by_its_name(service: Path, policy: str, capsys: pytest.Ca
     ("flags", "words"),
     [
         (["--policy", "magic"], "policy 'magic': is not known; the names are tidegate,"),
-        (["--policy", "static=many"], "policy 'static=many': give static=NUMBER, replicas"),
+        (["--policy", "static=many"], "policy 'static=many': give static=NUMBER above 0, replicas"),
+        (["--policy", "static=nan"], "policy 'static=nan': give static=NUMBER above 0, replicas"),
+        (["--policy", "keda-queue=0"], "policy 'keda-queue=0': give keda-queue=NUMBER above 0, waiting requests"),
         (["--policy", "tidegate=3"], "policy 'tidegate=3': takes its settings from the service's file"),
         (["--engine", "warp"], "engine 'warp'"),
         (["--trace", "nowhere.csv"], "--trace nowhere.csv: is not there"),
         (["--start", "1e9"], "start 1e+09"),
-        (["--times", "0"], "factor 0"),
-        (["--scrape-interval", "0"], "scrape_interval_s"),
+        (["--times", "1e9"], "--times 1e+09: makes "),
     ],
 )
 def test_what_is_asked_wrongly_is_told_in_a_line(
@@ -141,6 +142,29 @@ def test_what_is_asked_wrongly_is_told_in_a_line(
     told = capsys.readouterr().err
     assert words in told
     assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--first-replicas", "-1"),
+        ("--capacity", "some"),
+        ("--seed", "-1"),
+        ("--every", "0"),
+        ("--scrape-interval", "inf"),
+        ("--start", "-1"),
+        ("--seconds", "nan"),
+        ("--times", "0"),
+        ("--json", "no/such/folder/x.json"),
+        ("--html", "."),
+    ],
+)
+def test_a_value_that_means_nothing_is_refused_before_anything_runs(
+    service: Path, flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--service", str(service), "--trace", "azure-conv", flag, value])
+    assert f"argument {flag}: '{value}'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -155,11 +179,11 @@ def test_a_fault_is_written_as_kind_time_length_and_share(text: str, fault: Faul
     assert _fault(text) == fault
 
 
-@pytest.mark.parametrize("text", ["crash", "quake@60", "crash@60*2", "nan@60+30*0", "nan@1.2.3"])
+@pytest.mark.parametrize("text", ["crash", "quake@60", "crash@60*2", "nan@60+30*0", "nan@1.2.3", "nan@1..2"])
 def test_what_is_no_fault_is_refused(text: str, service: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["simulate", "--service", str(service), "--trace", "azure-conv", "--fault", text])
-    assert f"'{text}'" in capsys.readouterr().err
+    assert "error: argument --fault: " in capsys.readouterr().err
 
 
 def test_figures_count_what_never_came_as_a_miss_but_in_no_quantile() -> None:

@@ -9,13 +9,14 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from scripted_policy import Scripted, drawn_trace
+from scripted_policy import Scripted, drawn_trace, fixed
 from tidegate_lab.cli import main
 from tidegate_lab.simulate.engine import EngineModel, StepModel
 from tidegate_lab.simulate.outcome import Outcome
 from tidegate_lab.simulate.policy import Choice
 from tidegate_lab.simulate.run import simulate
 from tidegate_lab.simulate.scenario import ColdStart, Fault, FaultKind, Scenario, Targets
+from tidegate_lab.traffic.trace import Trace
 from tidegate_lab.what_if.page import page
 from tidegate_lab.what_if.plot import HEIGHT, LEFT, WIDTH, Line, Plot, ceiling
 from tidegate_lab.what_if.series import Series
@@ -104,3 +105,14 @@ def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main([*argv, "--html", str(written)]) == 0
     told = capsys.readouterr().out
     assert re.search(r"attainment +[\d.]+%", told).group() in written.read_text()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+def test_a_trace_of_one_moment_has_a_page_too(requests: int) -> None:
+    lengths = np.full(requests, 20, np.int32)
+    trace = Trace("moment", np.zeros(requests), lengths, lengths, 0.0)
+    engine = EngineModel(name="small", step=StepModel(0.01, 0.0002, 0.0))
+    outcome = simulate(Scenario(trace=trace, engine=engine, cold_start=ColdStart(median_s=0.0)), fixed(1))
+    series = Series.of(outcome)
+    assert series.arrivals_per_s.tolist() == [requests]
+    assert "nan" not in page(outcome, [])
