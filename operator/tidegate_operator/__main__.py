@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import logging
@@ -13,6 +14,7 @@ import sys
 import time
 
 import kopf
+from kubernetes.aio.client.api_client import ApiClient
 
 from tidegate_operator import handlers, loop
 from tidegate_operator.observed import ServiceKey
@@ -21,8 +23,10 @@ from tidegate_operator.queue import KeyedQueue
 from tidegate_operator.reconcile import Reconciler
 from tidegate_operator.settings import Settings, SettingsError, read
 from tidegate_operator.world import api, external_metrics, leader, telemetry
+from tidegate_operator.world.certificate import Certificate, NoCertificate
 from tidegate_operator.world.cluster import Cluster
 from tidegate_operator.world.load_client import HttpLoadClient
+from tidegate_operator.world.relay import Relay, authority
 from tidegate_operator.world.scrape import Scraper
 from tidegate_operator.world.view import View
 
@@ -57,11 +61,11 @@ def main() -> int:
     except leader.LeaseLost as error:
         loop.log.error("%s; ending, so that only one leads", error)
         return LEASE_LOST
-    except external_metrics.NoCertificate as error:
+    except NoCertificate as error:
         loop.log.error("--external-metrics-tls: %s", error)
         return WRONG_FLAG
     except WatchLost as error:
-        loop.log.error("%s; ending, to begin again", error)
+        loop.log.error("%s", error)
         return WATCH_LOST
     return 0
 
@@ -75,31 +79,47 @@ async def run(settings: Settings) -> None:
             asyncio.get_running_loop().add_signal_handler(number, this_task.cancel)
     client = await api.connect()
     signs = telemetry.Telemetry(time.monotonic)
-    served = await telemetry.serve(signs, settings.metrics_port, most_silent=30 + 10 * settings.scrape_interval)
-    serving = [served]
-    if settings.external_metrics_tls is not None:
-        tls, port = settings.external_metrics_tls, settings.external_metrics_port
-        serving.append(await external_metrics.serve(signs.services, port, tls))
     scraper = Scraper(HttpLoadClient(settings.scrape_timeout))
     asked = api.HttpApi(client)
     cluster = Cluster(asked, View(asked, scraper), settings.identity)
-    patience = max(1.0, settings.lease_duration / 5)
-    lock = leader.TimedLease(
-        settings.lease_name, settings.lease_namespace, settings.identity, client, patience=patience
-    )
+    lock = _lock(settings, client)
     try:
-        loop.log.info("%s waits for lease %s/%s", settings.identity, settings.lease_namespace, settings.lease_name)
-        await leader.lead(lock, settings.lease_duration, functools.partial(act, settings, cluster, signs))
+        async with contextlib.AsyncExitStack() as served:
+            runner = await telemetry.serve(signs, settings.metrics_port, 30 + 10 * settings.scrape_interval)
+            served.push_async_callback(runner.cleanup)
+            if settings.external_metrics_tls is not None:
+                certificate = Certificate(settings.external_metrics_tls)
+                relay = Relay(settings.identity, lambda: lock.holder, lambda: certificate.fingerprints)
+                served.push_async_callback(relay.close)
+                source = external_metrics.Source(signs.services, lambda: signs.leads, relay)
+                runner = await external_metrics.serve(source, settings.external_metrics_port, certificate)
+                served.push_async_callback(runner.cleanup)
+            await loop.able((cluster.view.probe, lock.probe), signs.lack)
+            loop.log.info("%s waits for lease %s/%s", settings.identity, settings.lease_namespace, settings.lease_name)
+            await leader.lead(lock, settings.lease_duration, functools.partial(act, settings, cluster, signs))
     finally:
         await scraper.close()
-        for one in serving:
-            await one.cleanup()
         await client.close()  # type: ignore[no-untyped-call]
+
+
+def _lock(settings: Settings, client: ApiClient) -> leader.TimedLease:
+    """The lease, to be signed with the address at which the others find this process's numbers."""
+    address = None
+    if settings.external_metrics_tls is not None and settings.address is not None:
+        address = authority(str(settings.address), settings.external_metrics_port)
+    return leader.TimedLease(
+        settings.lease_name,
+        settings.lease_namespace,
+        settings.identity,
+        client,
+        patience=max(1.0, settings.lease_duration / 5),
+        address=address,
+    )
 
 
 async def act(settings: Settings, cluster: Cluster, signs: telemetry.Telemetry) -> None:
     """Lead: know everything, then work and watch. Any part that ends, ends all."""
-    signs.leader.set(1)
+    signs.take_over()
     loop.log.info("%s leads", settings.identity)
     queue, under_way, pace = KeyedQueue(time.monotonic), loop.UnderWay(), Pace(settings.scrape_interval)
     reconciler = Reconciler(
@@ -111,37 +131,44 @@ async def act(settings: Settings, cluster: Cluster, signs: telemetry.Telemetry) 
         shown=signs.services.show,
         pace=pace,
     )
-    known: set[ServiceKey] = await loop.first_list(cluster.view)
-    for key in known:
-        queue.add(key, after=0)
-    signs.tick()
-    tasks = [
-        asyncio.create_task(loop.scale(cluster.view, queue, under_way, signs, pace), name="scaling"),
-        asyncio.create_task(loop.refresh(cluster.view, queue), name="refresh"),
-        *(asyncio.create_task(loop.work(queue, reconciler.reconcile, under_way, signs)) for _ in range(loop.WORKERS)),
-    ]
-    watching = asyncio.create_task(
-        kopf.operator(
-            registry=handlers.registry(cluster.view, queue),
-            settings=handlers.settings(),
-            standalone=True,
-            clusterwide=True,
-            # Else kopf looks the user's name up, and a container's numeric user has none.
-            identity=settings.identity,  # type: ignore[arg-type]  # kopf keeps its name for such a string private
-        ),
-        name="kopf",
-    )
+    tasks: list[asyncio.Task[None]] = []
     try:
-        done, _ = await asyncio.wait((watching, *tasks), return_when=asyncio.FIRST_COMPLETED)
+        known: set[ServiceKey] = await loop.first_list(cluster.view)
+        for key in known:
+            queue.add(key, after=0)
+        signs.tick()
+        watching = asyncio.create_task(_watch(settings.identity, cluster, queue), name="kopf")
+        tasks += [
+            watching,
+            asyncio.create_task(loop.scale(cluster.view, queue, under_way, signs, pace), name="scaling"),
+            asyncio.create_task(loop.refresh(cluster.view, queue), name="refresh"),
+            *(
+                asyncio.create_task(loop.work(queue, reconciler.reconcile, under_way, signs))
+                for _ in range(loop.WORKERS)
+            ),
+        ]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done - {watching}:
             task.result()
         if watching in done and (error := watching.exception()) is not None:
-            raise WatchLost(f"watching ended: {error}") from error
+            raise WatchLost(await loop.why_unwatched(cluster.view, error)) from error
     finally:
-        for task in (watching, *tasks):
+        signs.step_down()  # before kopf takes its time to end
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(watching, *tasks, return_exceptions=True)
-        signs.leader.set(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _watch(identity: str, cluster: Cluster, queue: KeyedQueue) -> None:
+    """Watch until told to end. Raises where a kind cannot be watched any more."""
+    await kopf.operator(
+        registry=handlers.registry(cluster.view, queue),
+        settings=handlers.settings(),
+        standalone=True,
+        clusterwide=True,
+        # Else kopf looks the user's name up, and a container's numeric user has none.
+        identity=identity,  # type: ignore[arg-type]  # kopf keeps its name for such a string private
+    )
 
 
 if __name__ == "__main__":

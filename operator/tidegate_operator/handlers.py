@@ -47,4 +47,7 @@ def settings() -> kopf.OperatorSettings:
         if kind is not Kind.INFERENCE_SERVICE:
             chosen.watching.label_selectors[kind.group, kind.version, kind.plural] = SERVICE_LABEL
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    # A watch that fails would be told with two tracebacks of sixty lines, before the line that says what to do.
+    for name in ("orchestration", "running"):
+        logging.getLogger(f"kopf._core.reactor.{name}").setLevel(logging.CRITICAL)
     return chosen

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from tidegate_operator.errors import Gone, RetryLater, Stall, WaitFor, WorldError
 from tidegate_operator.observed import ServiceKey
 from tidegate_operator.pace import Pace, spread
 from tidegate_operator.queue import KeyedQueue
 from tidegate_operator.world.api import NotFound
+from tidegate_operator.world.calls import Kind
 from tidegate_operator.world.telemetry import Telemetry
 from tidegate_operator.world.view import View
 
@@ -21,9 +23,11 @@ MOST_UNDER_WAY = 32
 REFRESH_S = 300.0
 WAIT_S = 1.0
 STALLED_S = 60.0
+CRD = f"{Kind.INFERENCE_SERVICE.plural}.{Kind.INFERENCE_SERVICE.group}"
 
 log = logging.getLogger("tidegate.operator")
 
+T = TypeVar("T")
 Reconcile = Callable[[ServiceKey], Awaitable[None]]
 
 
@@ -146,11 +150,52 @@ async def refresh(view: View, queue: KeyedQueue, every: float = REFRESH_S) -> No
 
 async def first_list(view: View, wait: float = 2.0) -> set[ServiceKey]:
     """Know all there is before the first decision. Waits for the CRD, and for the API server, to be there."""
+    return await _patiently(view.refresh, _unheard, wait)
+
+
+async def able(
+    probes: Iterable[Callable[[], Awaitable[None]]], lacks: Callable[[str | None], None], wait: float = 2.0
+) -> None:
+    """Wait until all that leading needs is there and may be read; meanwhile `lacks` is told what is not.
+
+    One that could do nothing with the lease does not ask for it, nor counts as ready in a rollout.
+    """
+    for probe in probes:
+        await _patiently(probe, lacks, wait)
+    lacks(None)
+
+
+async def _patiently(look: Callable[[], Awaitable[T]], lacks: Callable[[str | None], None], wait: float) -> T:
+    said = None
     while True:
         try:
-            return await view.refresh()
+            return await look()
         except NotFound:
-            log.warning("the CRD inferenceservices.tidegate.dev is not installed yet; apply it, I wait for it")
+            why = f"the CRD {CRD} is not installed yet; apply it (kubectl apply -f crds/), I wait for it"
         except WorldError as error:
-            log.warning("first list: %s", error.message)
+            why = f"{error.message}; I try again until it succeeds"
+        lacks(why)
+        if why != said:
+            log.warning("%s", why)
+            said = why
         await asyncio.sleep(wait)
+
+
+def _unheard(_: str | None) -> None:
+    """Once it leads, the log is enough."""
+
+
+async def why_unwatched(view: View, error: BaseException) -> str:
+    """What to tell of a watch that ended for good, which it does where its kind is gone."""
+    try:
+        await view.probe()
+    except NotFound:
+        return (
+            f"the CRD {CRD} was removed, and with it every InferenceService; their pods are being deleted. "
+            "To go on, apply the CRD again (kubectl apply -f crds/, or helm upgrade), then your InferenceServices. "
+            "Ending with code 4; started again, I wait for the CRD"
+        )
+    except WorldError as another:
+        return f"watching ended: {error}; and now {another.message}; ending with code 4, to begin again"
+    log.error("watching ended", exc_info=error)
+    return f"watching ended: {error}; ending with code 4, to begin again"

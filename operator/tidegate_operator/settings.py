@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyAddress, ValidationError
 
 LogLevel = Literal["debug", "info", "warning"]
 
@@ -26,6 +26,8 @@ class Settings(BaseModel):
     scrape_interval: float = Field(default=2, ge=0.2, le=60)
     scrape_timeout: float = Field(default=1.5, ge=0.1, le=60)
     metrics_port: int = Field(default=8080, ge=0, le=65535)
+    address: IPvAnyAddress | None = None
+    """Where other operators reach this one; None: they cannot."""
     external_metrics_port: int = Field(default=8443, ge=1, le=65535)
     external_metrics_tls: Path | None = None
     """A folder with tls.crt and tls.key; None: external.metrics.k8s.io is not served."""
@@ -45,6 +47,7 @@ def read(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
             ("engine_image", "TIDEGATE_ENGINE_IMAGE"),
             ("identity", "POD_NAME"),
             ("lease_namespace", "POD_NAMESPACE"),
+            ("address", "POD_IP"),
         )
         if environment.get(variable)
     }
@@ -63,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tidegate-operator", allow_abbrev=False)
     parser.add_argument("--engine-image", metavar="IMAGE", help="for services without spec.engine.image")
     parser.add_argument("--identity", metavar="NAME", help="this process's name as a leader (POD_NAME)")
+    parser.add_argument("--address", metavar="IP", help="where other operators reach this one (POD_IP)")
     parser.add_argument("--lease-namespace", metavar="NAME", help="where the leader's Lease lives (POD_NAMESPACE)")
     parser.add_argument("--lease-name", metavar="NAME")
     parser.add_argument("--lease-duration", metavar="SECONDS", help="how long a leader that fell silent is waited for")

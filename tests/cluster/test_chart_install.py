@@ -26,7 +26,7 @@ def installed(
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
     values = {"crds.install": "false", "image.operator": operator_image, "image.engine": "localhost/none:1"}
-    values["externalMetrics.enabled"] = "true"
+    values |= {"externalMetrics.enabled": "true", "operator.replicas": "2"}
     settings = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
     done = subprocess.run(
         [*helm, "install", RELEASE, ROOT / "helm/tidegate", *settings, "--wait", "--timeout", "90s"],
@@ -46,11 +46,7 @@ def installed(
 def test_an_installed_operator_leads_and_speaks_about_a_service_in_its_own_namespace(
     installed: None, cluster: RealCluster
 ) -> None:
-    wait_for(
-        "it leads",
-        lambda: (cluster.get("leases", NAMESPACE, f"{RELEASE}-operator") or {}).get("spec", {}).get("holderIdentity"),
-        30,
-    )
+    wait_for("one leads", lambda: holder(cluster), 30)
     service = {
         "apiVersion": "tidegate.dev/v1alpha1", "kind": "InferenceService",
         "metadata": {"name": "none", "namespace": NAMESPACE}, "spec": {"model": {"source": "file:///none.gguf"}},
@@ -67,16 +63,40 @@ def test_an_installed_operator_leads_and_speaks_about_a_service_in_its_own_names
     )
     assert ready["status"] == "False"
 
-    # Its pod answers the API of external metrics, with the certificate that the chart made.
+    # The API of external metrics is there, with the certificate that the chart made.
     path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/tidegate_service_desired_replicas"
-    found = wait_for(
-        "the API server passes the question on",
-        lambda: (
-            (a := cluster.http.get(path, params={"labelSelector": "service=none"})).is_success and a.json()["items"]
-        ),
-        30,
-    )
-    assert [item["value"] for item in found] == ["1000m"]
+    wait_for("the API server passes the question on", lambda: cluster.http.get(path, params=WEB).is_success, 30)
     refused = cluster.http.get(path)
     assert refused.status_code == 400
     assert "names no service" in refused.json()["message"]
+
+    # Either pod says the number, the leading one by itself, and so does the one that takes over.
+    former, operators = holder(cluster), pods(cluster)
+    assert former in operators
+    assert [said(cluster, pod, path) for pod in operators] == [["1000m"], ["1000m"]]
+    cluster.delete("pods", NAMESPACE, former)
+    # The one that stood by, or the pod that was made in place of the former.
+    wait_for("another leads", lambda: holder(cluster) not in ("", former), 30, say=lambda: pods(cluster))
+    (stood_by,) = operators - {former}
+    wait_for("it says the number", lambda: said(cluster, stood_by, path) == ["1000m"], 20)
+
+
+WEB = {"labelSelector": "service=none"}
+
+
+def pods(cluster: RealCluster) -> set[str]:
+    """The operators' names."""
+    found = cluster.list("pods", NAMESPACE, "app.kubernetes.io/name=tidegate-operator")
+    return {pod["metadata"]["name"] for pod in found}
+
+
+def holder(cluster: RealCluster) -> str:
+    """Who leads."""
+    lease = cluster.get("leases", NAMESPACE, f"{RELEASE}-operator") or {}
+    return str(lease.get("spec", {}).get("holderIdentity", ""))
+
+
+def said(cluster: RealCluster, pod: str, path: str) -> list[str]:
+    """What this very pod answers, by the API server's proxy."""
+    answer = cluster.http.get(f"/api/v1/namespaces/{NAMESPACE}/pods/https:{pod}:8443/proxy{path}", params=WEB)
+    return [item["value"] for item in answer.json().get("items") or ()]

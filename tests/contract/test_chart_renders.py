@@ -84,7 +84,7 @@ def test_the_operator_understands_its_flags() -> None:
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert settings.metrics_port == ports["metrics"]
     given = {variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"] for variable in container["env"]}
-    assert given == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace"}
+    assert given == {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
 
 
 def test_the_defaults_of_the_chart_are_those_of_the_operator() -> None:
@@ -105,7 +105,8 @@ def test_the_operators_pod_is_restricted() -> None:
         "runAsNonRoot": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert {"livenessProbe", "readinessProbe", "startupProbe"} <= container.keys()
+    paths = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
+    assert paths == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}, "a restart mends no CRD"
 
 
 @pytest.mark.parametrize(
@@ -118,9 +119,6 @@ def test_the_operators_pod_is_restricted() -> None:
         pytest.param((*IMAGES, "operator.scrapeInterval=5000"), "/operator/scrapeInterval",
                      id="an interval of more than a minute"),
         pytest.param((*IMAGES, "operator.replica=2"), "'replica' not allowed", id="a value that does not exist"),
-        pytest.param((*IMAGES, "externalMetrics.enabled=true", "operator.replicas=2"),
-                     "operator.replicas: 2 with externalMetrics.enabled; only the one that leads knows the numbers",
-                     id="external metrics of two operators"),
         pytest.param((*IMAGES, "externalMetrics.enabled=true", "externalMetrics.tlsSecret=mine"),
                      "externalMetrics.caBundle: missing; give the base64 of the CA of externalMetrics.tlsSecret",
                      id="a certificate without its CA"),
@@ -155,6 +153,16 @@ def test_the_api_server_trusts_the_certificate_that_the_operator_is_given() -> N
     assert settings.external_metrics_port == ports[service["spec"]["ports"][0]["targetPort"]]
     certificate = ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(base64.b64decode(api["caBundle"]).decode()))
     assert ssl.create_default_context(cadata=certificate)
+
+
+def test_two_operators_answer_an_hpa_with_one_certificate_by_which_they_know_each_other() -> None:
+    manifests = rendered("externalMetrics.enabled=true", "operator.replicas=2")
+    assert len([m for m in manifests if m["kind"] == "Secret"]) == 1
+    (deployment,) = [m for m in manifests if m["kind"] == "Deployment"]
+    assert deployment["spec"]["replicas"] == 2
+    services = [m["spec"]["selector"] for m in manifests if m["kind"] == "Service"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert all(selector.items() <= labels.items() for selector in services), "either answers"
 
 
 def test_a_certificate_of_ones_own_is_used() -> None:

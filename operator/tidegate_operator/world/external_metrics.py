@@ -7,69 +7,46 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from tidegate_operator.observed import ServiceKey
+from tidegate_operator.world.certificate import Certificate
+from tidegate_operator.world.relay import FORWARDED_BY, NoAnswer, Relay
 from tidegate_operator.world.service_metrics import FAMILIES, ServiceMetrics
 
 GROUP_VERSION = "external.metrics.k8s.io/v1beta1"
-RELOAD_EVERY_S = 30.0
-METRICS: web.AppKey[ServiceMetrics] = web.AppKey("metrics", ServiceMetrics)
 
 Json = dict[str, Any]
 
-log = logging.getLogger("tidegate.operator")
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where numbers come from: this process while it leads, else the one that does."""
+
+    metrics: ServiceMetrics
+    leads: Callable[[], bool]
+    relay: Relay
 
 
-class NoCertificate(Exception):
-    """The folder holds no certificate that can be used; the message names it and what is wrong."""
+SOURCE: web.AppKey[Source] = web.AppKey("source", Source)
 
 
-class Certificate:
-    """The certificate in a folder, newest that could be read; one that is renewed is taken for new connections."""
-
-    def __init__(self, tls: Path) -> None:
-        """Read `tls.crt` and `tls.key`. Raises NoCertificate."""
-        self._tls = tls
-        self._newest = self.context = self._read()
-        self.context.sni_callback = self._use
-
-    def renew(self) -> None:
-        """Read it again. Raises NoCertificate, and then the former one stays in use."""
-        self._newest = self._read()
-
-    def _use(self, connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
-        connection.context = self._newest
-
-    def _read(self) -> ssl.SSLContext:
-        # A context of its own each time: one that fails to load half-way has lost its key.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            context.load_cert_chain(self._tls / "tls.crt", self._tls / "tls.key")
-        except OSError as error:  # ssl.SSLError is one too
-            raise NoCertificate(f"{self._tls}: no tls.crt and tls.key that fit together: {error}") from error
-        return context
-
-
-async def serve(metrics: ServiceMetrics, port: int, tls: Path) -> web.AppRunner:
-    """Listen on `port` with the certificate in the folder `tls`, as in a Secret of that type. Raises NoCertificate."""
-    certificate = Certificate(tls)
+async def serve(source: Source, port: int, certificate: Certificate) -> web.AppRunner:
+    """Listen on `port` with the certificate, which is renewed as long as this is served."""
 
     async def renewing(_: web.Application) -> AsyncIterator[None]:
-        task = asyncio.create_task(_renew(certificate))
+        task = asyncio.create_task(certificate.keep_renewing())
         yield
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    app = application(metrics)
+    app = application(source)
     app.cleanup_ctx.append(renewing)
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
@@ -77,19 +54,11 @@ async def serve(metrics: ServiceMetrics, port: int, tls: Path) -> web.AppRunner:
     return runner
 
 
-async def _renew(certificate: Certificate) -> None:
-    while True:
-        await asyncio.sleep(RELOAD_EVERY_S)
-        try:
-            await asyncio.to_thread(certificate.renew)
-        except NoCertificate as error:
-            log.warning("%s; the former certificate stays in use", error)
-
-
-def application(metrics: ServiceMetrics) -> web.Application:
-    """The two paths of the API."""
+def application(source: Source) -> web.Application:
+    """The two paths of the API. Which metrics there are, anybody can tell, so that the API is there without a leader;
+    an APIService that nobody answers keeps namespaces from being deleted."""
     app = web.Application()
-    app[METRICS] = metrics
+    app[SOURCE] = source
     root = f"/apis/{GROUP_VERSION}"
     app.add_routes([web.get(root, _discover), web.get(root + "/namespaces/{namespace}/{metric}", _values)])
     return app
@@ -113,6 +82,9 @@ async def _values(request: web.Request) -> web.Response:
         wanted = parse_selector(request.query.get("labelSelector", ""))
     except ValueError as error:
         return _refused(400, "BadRequest", str(error))
+    source = request.app[SOURCE]
+    if not source.leads():
+        return await _passed_on(request, source.relay)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     items = [
         {
@@ -121,10 +93,21 @@ async def _values(request: web.Request) -> web.Response:
             "timestamp": now,
             "value": f"{round(sample.value * 1000)}m",
         }
-        for sample in request.app[METRICS].of(ServiceKey(namespace, wanted["service"]))
+        for sample in source.metrics.of(ServiceKey(namespace, wanted["service"]))
         if sample.family.name == metric and wanted.items() <= sample.labels.items()
     ]
     return web.json_response({"kind": "ExternalMetricValueList", "apiVersion": GROUP_VERSION, "items": items})
+
+
+async def _passed_on(request: web.Request, relay: Relay) -> web.Response:
+    sender = request.headers.get(FORWARDED_BY)
+    try:
+        if sender is not None:
+            raise NoAnswer(f"{sender} took this operator for the leading one, which it is not")
+        answer = await relay.ask(request.rel_url.raw_path_qs)
+    except NoAnswer as error:
+        return _refused(503, "ServiceUnavailable", f"{error}; an HPA holds meanwhile")
+    return web.Response(status=answer.status, body=answer.body, content_type=answer.content_type)
 
 
 def parse_selector(text: str) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -16,6 +17,19 @@ from kubernetes.aio.leaderelection.leaderelection import LeaderElection
 from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
 from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
 
+from tidegate_operator.errors import RetryLater, Stall
+
+ADDRESS = "tidegate.dev/external-metrics-address"
+"""The Lease's annotation: where its holder serves external metrics. With it no right is needed to find the leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who leads, and as IP:PORT where it serves external metrics."""
+
+    identity: str
+    address: str | None
+
 
 class LeaseLost(Exception):
     """The lease could not be renewed in time: another process may lead by now, so this one must end."""
@@ -24,21 +38,37 @@ class LeaseLost(Exception):
 class TimedLease(LeaseLock):
     """A lease whose requests cannot outlast it: the library's default of five minutes would keep two leaders alive."""
 
-    def __init__(self, name: str, namespace: str, identity: str, client: ApiClient, patience: float) -> None:
+    def __init__(
+        self, name: str, namespace: str, identity: str, client: ApiClient, patience: float, address: str | None = None
+    ) -> None:
         super().__init__(name, namespace, identity, client)
-        self._patience = patience
+        self._patience, self._address = patience, address
+        self.holder: Holder | None = None
+        """As last read, which is once in every retry period."""
 
     async def get(self, name: str, namespace: str) -> Any:
         """(True, record) or (False, exception), as the election expects."""
         try:
             async with asyncio.timeout(self._patience):
-                return await super().get(name, namespace)
+                found = await super().get(name, namespace)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             return False, ApiException(status=0, reason=str(error) or type(error).__name__)
+        if found[0]:
+            self.holder = _holder(self.lease_reference)
+        return found
+
+    async def probe(self) -> None:
+        """Raises a WorldError where the lease cannot be asked for; that it is not there yet is well."""
+        found, answer = await self.get(self.name, self.namespace)
+        if found or answer.status == 404:
+            return
+        what = f"get lease {self.namespace}/{self.name}: {answer.reason}"
+        raise Stall("Forbidden", what) if answer.status == 403 else RetryLater("ApiUnreachable", what)
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
         """Whether the lease was created. (The library's own passes `pretty=True`, which its client refuses.)"""
         body = V1Lease(metadata=V1ObjectMeta(name=name), spec=self.update_lease(election_record))
+        self._sign(body, self._address)
         return await self._tried(self._created(namespace, body))
 
     async def _created(self, namespace: str, body: V1Lease) -> bool:
@@ -50,6 +80,8 @@ class TimedLease(LeaseLock):
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
         """Whether the lease was taken or renewed."""
+        if self.lease_reference is not None:
+            self._sign(self.lease_reference, self._address)
         return await self._tried(super().update(name, namespace, updated_record))
 
     async def release(self) -> None:
@@ -60,6 +92,7 @@ class TimedLease(LeaseLock):
             return
         lease.spec.holder_identity = ""
         lease.spec.lease_duration_seconds = 1
+        self._sign(lease, None)
         replace = self.api_instance.replace_namespaced_lease(self.name, self.namespace, lease)
         try:
             async with asyncio.timeout(self._patience):
@@ -67,12 +100,26 @@ class TimedLease(LeaseLock):
         except (TimeoutError, aiohttp.ClientError, OSError, ApiException):
             return  # it runs out by itself
 
+    @staticmethod
+    def _sign(lease: V1Lease, address: str | None) -> None:
+        """The address changes in the same write as the holder, so that it is never another one's."""
+        assert lease.metadata is not None
+        others = {key: value for key, value in (lease.metadata.annotations or {}).items() if key != ADDRESS}
+        lease.metadata.annotations = others | ({} if address is None else {ADDRESS: address})
+
     async def _tried(self, call: Awaitable[bool]) -> bool:
         try:
             async with asyncio.timeout(self._patience):
                 return await call
         except (TimeoutError, aiohttp.ClientError, OSError):
             return False
+
+
+def _holder(lease: V1Lease | None) -> Holder | None:
+    if lease is None or lease.spec is None or not lease.spec.holder_identity:
+        return None
+    annotations = (lease.metadata.annotations if lease.metadata else None) or {}
+    return Holder(lease.spec.holder_identity, annotations.get(ADDRESS))
 
 
 async def lead(lock: TimedLease, duration: int, work: Callable[[], Awaitable[None]]) -> None:

@@ -66,6 +66,10 @@ class ServiceMetrics(Collector):
         else:
             self._shown[key] = (self._clock(), status)
 
+    def withdraw(self) -> None:
+        """This process speaks for no service any more."""
+        self._shown.clear()
+
     def of(self, key: ServiceKey) -> Iterator[Sample]:
         """Every number that is known of one service; none where there is no such service."""
         return self._samples([key] if key in self._shown else [])

@@ -1,4 +1,4 @@
-"""The operator's own `/metrics` and `/healthz`."""
+"""The operator's own `/metrics`, `/healthz` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Telemetry:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._ticked_at: float | None = None
+        self.leads = False
+        self.lacks: str | None = "it has just started"
         self.registry = CollectorRegistry()
         self.services = ServiceMetrics(clock)
         self.registry.register(self.services)
@@ -59,6 +61,21 @@ class Telemetry:
             registry=self.registry,
         )
 
+    def lack(self, what: str | None) -> None:
+        """What leading needs and this process cannot have; None: nothing."""
+        self.lacks = what
+
+    def take_over(self) -> None:
+        """This process holds the lease."""
+        self.leads = True
+        self.leader.set(1)
+
+    def step_down(self) -> None:
+        """It holds the lease no more, or ends: from now on it speaks for no service."""
+        self.leads = False
+        self.leader.set(0)
+        self.services.withdraw()
+
     def scaled(self, direction: str) -> None:
         """A number of replicas was changed, `up` or `down`."""
         self.scale_decisions.labels(direction).inc()
@@ -73,7 +90,11 @@ class Telemetry:
 
 
 async def serve(telemetry: Telemetry, port: int, most_silent: float) -> web.AppRunner:
-    """Listen on `port`; `/healthz` is 503 once the scaling loop has been silent for `most_silent` seconds."""
+    """Listen on `port`; `/healthz` is 503 once the scaling loop has been silent for `most_silent` seconds.
+
+    `/readyz` is that too while this process lacks what leading needs. Standing by is ready, or a rolling update, whose
+    new pod has to be ready before the old one gives the lease back, would wait for ever.
+    """
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(telemetry.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -84,8 +105,13 @@ async def serve(telemetry: Telemetry, port: int, most_silent: float) -> web.AppR
             return web.Response(status=503, text=f"the scaling loop has been silent for {silent:.0f} s\n")
         return web.Response(text="ok\n")
 
+    async def ready(request: web.Request) -> web.Response:
+        if telemetry.lacks is not None:
+            return web.Response(status=503, text=f"{telemetry.lacks}\n")
+        return await health(request)
+
     app = web.Application()
-    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", health)])
+    app.add_routes([web.get("/metrics", metrics), web.get("/healthz", health), web.get("/readyz", ready)])
     runner = web.AppRunner(app, access_log=None, handle_signals=False)
     await runner.setup()
     await web.TCPSite(runner, port=port).start()

@@ -50,6 +50,11 @@ class View:
         store = self._store(kind)
         return store.lose(body) if deleted else store.see(body)
 
+    async def probe(self) -> None:
+        """Whether everything may be listed that a refresh lists. Raises NotFound for the CRD, or a WorldError."""
+        for kind in WATCHED:
+            await self._api.request("list", kind, query={"limit": "1"})
+
     async def refresh(self) -> set[ServiceKey]:
         """List everything once: at the start, and now and then, since a watch may miss a deletion.
 

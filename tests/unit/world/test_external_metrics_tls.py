@@ -5,25 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
-from tidegate_operator.world import external_metrics
-from tidegate_operator.world.external_metrics import NoCertificate
+from own_certificate import make
+from tidegate_operator.world import certificate, external_metrics
+from tidegate_operator.world.certificate import Certificate, NoCertificate
+from tidegate_operator.world.relay import Relay
 from tidegate_operator.world.service_metrics import ServiceMetrics
-
-
-def make(folder: Path, host: str) -> str:
-    """A certificate that is its own CA, as the chart makes it; returns its text."""
-    folder.mkdir(exist_ok=True)
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-         "-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}",
-         "-keyout", folder / "tls.key", "-out", folder / "tls.crt"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return (folder / "tls.crt").read_text()
 
 
 async def answered(port: int, certificate: str, host: str) -> bool:
@@ -42,11 +31,12 @@ async def answered(port: int, certificate: str, host: str) -> bool:
 
 
 async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_metrics, "RELOAD_EVERY_S", 0.02)
+    monkeypatch.setattr(certificate, "RELOAD_EVERY_S", 0.02)
     host = "tidegate-external-metrics.tidegate-system.svc"
     tls = tmp_path / "tls"
     old = make(tls, host)
-    runner = await external_metrics.serve(ServiceMetrics(lambda: 0.0), 0, tls)
+    source = external_metrics.Source(ServiceMetrics(lambda: 0.0), lambda: True, Relay("a", lambda: None, lambda: ()))
+    runner = await external_metrics.serve(source, 0, Certificate(tls))
     try:
         port = next(address[1] for address in runner.addresses if "." in address[0])
         assert await answered(port, old, host)
@@ -63,15 +53,15 @@ async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path, m
         await runner.cleanup()
 
 
-async def test_a_folder_without_a_certificate_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_a_certificate_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoCertificate, match=r"no tls\.crt and tls\.key that fit together") as refused:
-        await external_metrics.serve(ServiceMetrics(lambda: 0.0), 0, tmp_path)
+        Certificate(tmp_path)
     assert str(tmp_path) in str(refused.value)
 
 
-async def test_two_halves_of_different_certificates_are_refused(tmp_path: Path) -> None:
+def test_two_halves_of_different_certificates_are_refused(tmp_path: Path) -> None:
     make(tmp_path / "a", "a")
     make(tmp_path / "b", "b")
     shutil.copy(tmp_path / "b/tls.key", tmp_path / "a")
     with pytest.raises(NoCertificate, match="fit together"):
-        await external_metrics.serve(ServiceMetrics(lambda: 0.0), 0, tmp_path / "a")
+        Certificate(tmp_path / "a")

@@ -137,3 +137,77 @@ async def test_health_fails_once_the_scaling_loop_is_silent() -> None:
         assert (await http.get("/healthz")).status_code == 200
         assert "tidegate_operator_leader 0.0" in (await http.get("/metrics")).text
     await runner.cleanup()
+
+
+async def test_a_process_that_could_not_do_the_work_is_not_ready_and_does_not_ask_for_the_lease() -> None:
+    api = InMemoryApi()
+    signs = telemetry.Telemetry(lambda: 0.0)
+    runner = await telemetry.serve(signs, 0, most_silent=50)
+    port = next(address[1] for address in runner.addresses if address[0] == "0.0.0.0")  # one family of two
+    lease = [RetryLater("ApiUnreachable", "get lease tidegate-system/tidegate-operator: busy")]
+
+    async def probe_lease() -> None:
+        if lease:
+            raise lease[0]
+
+    services, pods = Kind.INFERENCE_SERVICE.call("list"), Kind.POD.call("list")
+    api.fail_with = {services: NotFound("not found"), pods: Stall("Forbidden", "pods is forbidden")}
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http, asyncio.timeout(20):
+        assert "has just started" in (await http.get("/readyz")).text
+        able = asyncio.create_task(loop.able((view_of(api).probe, probe_lease), signs.lack, wait=0.01))
+        for words, mend in (
+            (
+                "the CRD inferenceservices.tidegate.dev is not installed yet; apply it",
+                lambda: api.fail_with.pop(services),
+            ),
+            ("pods is forbidden; I try again", lambda: api.fail_with.pop(pods)),
+            ("get lease tidegate-system/tidegate-operator: busy", lease.clear),
+        ):
+            await until(lambda words=words: words in (signs.lacks or ""))  # type: ignore[misc]
+            answer = await http.get("/readyz")
+            assert (answer.status_code, words in answer.text) == (503, True)
+            assert (await http.get("/healthz")).status_code == 200, "a restart would not mend it"
+            assert not able.done()
+            mend()
+        await able
+        assert (await http.get("/readyz")).status_code == 200, "it stands by, and never has to lead to be ready"
+    await runner.cleanup()
+
+
+async def test_one_whose_scaling_loop_is_silent_is_not_ready_either() -> None:
+    now = [0.0]
+    signs = telemetry.Telemetry(lambda: now[0])
+    signs.lack(None)
+    signs.tick()
+    runner = await telemetry.serve(signs, 0, most_silent=50)
+    port = next(address[1] for address in runner.addresses if address[0] == "0.0.0.0")  # one family of two
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+        assert (await http.get("/readyz")).status_code == 200
+        now[0] = 51
+        assert (await http.get("/readyz")).status_code == 503
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("now_it_says", "words"),
+    [
+        pytest.param(
+            NotFound("the server could not find the requested resource"),
+            ["the CRD inferenceservices.tidegate.dev was removed", "every InferenceService", "pods are being deleted",
+             "apply the CRD again", "then your InferenceServices", "code 4"],
+            id="the CRD is gone: what that did, and how to go on",
+        ),
+        pytest.param(
+            Stall("Forbidden", "pods is forbidden"), ["watching ended: boom; and now pods is forbidden"],
+            id="a right was taken away",
+        ),
+        pytest.param(None, ["watching ended: boom; ending with code 4, to begin again"], id="it is well again"),
+    ],
+)  # fmt: skip
+async def test_what_is_said_of_a_watch_that_ended(now_it_says: Exception | None, words: list[str]) -> None:
+    api = InMemoryApi()
+    if now_it_says is not None:
+        api.fail_with[Kind.INFERENCE_SERVICE.call("list")] = now_it_says
+    said = await loop.why_unwatched(view_of(api), RuntimeError("boom"))
+    assert "\n" not in said
+    assert [word for word in words if word not in said] == []

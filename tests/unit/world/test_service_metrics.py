@@ -14,7 +14,8 @@ from tidegate_operator.resource import (
     Percentiles,
     ScalingStatus,
 )
-from tidegate_operator.world.external_metrics import application, parse_selector
+from tidegate_operator.world.external_metrics import Source, application, parse_selector
+from tidegate_operator.world.relay import Relay
 from tidegate_operator.world.service_metrics import FAMILIES, ServiceMetrics
 from tidegate_operator.world.telemetry import Telemetry
 
@@ -104,6 +105,16 @@ def test_a_number_that_nobody_stands_for_any_more_is_withdrawn() -> None:
     assert not exported(telemetry)
 
 
+def test_only_the_operator_that_leads_speaks_of_services_or_a_prometheus_would_see_two_numbers() -> None:
+    telemetry = Telemetry(Clock())
+    assert not exported(telemetry), "standing by"
+    telemetry.take_over()
+    telemetry.services.show(WEB, status())
+    assert exported(telemetry)
+    telemetry.step_down()
+    assert not exported(telemetry), "it lost the lease, and has not ended yet"
+
+
 @pytest.mark.parametrize(
     ("ready", "current", "recommended", "wanted"),
     [
@@ -135,7 +146,8 @@ ROOT = "/apis/external.metrics.k8s.io/v1beta1"
 
 
 async def asked(metrics: ServiceMetrics, path: str, **query: str) -> tuple[int, dict[str, object]]:
-    async with TestClient(TestServer(application(metrics))) as client:
+    source = Source(metrics, leads=lambda: True, relay=Relay("a", lambda: None, lambda: ()))
+    async with TestClient(TestServer(application(source))) as client:
         answer = await client.get(ROOT + path, params=query)
         return answer.status, await answer.json()
 
