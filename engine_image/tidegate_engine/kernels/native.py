@@ -25,12 +25,14 @@ from tidegate_engine.kernels.interface import (
     Matrix,
     Paging,
 )
-from tidegate_engine.kernels.native_library import Heads, Isa, open_library
+from tidegate_engine.kernels.native_library import Heads, Isa, available, open_library
 from tidegate_engine.kernels.native_library import Paging as NativePaging
 
 BLOCK_SIZE = 16
 """Tokens of a block, which the library has built in."""
 _WIDEST_HEAD = 256
+_MOST_THREADS = 256
+"""Of a team; team.h has a place for each."""
 WIDEST_HIDDEN = 16384
 """Of a network that the library takes whole; forward.cpp keeps a row of it on the stack."""
 
@@ -133,7 +135,7 @@ _GGML_NUMBERS = {"Q4_0": 2, "Q4_1": 3, "Q8_0": 8}
 def open_blocks(kind: str, blocks: Tensor) -> GroupedMatrix | None:
     """GGUF's blocks of whole rows (uint8 [N, n, bytes of a block]) taken apart; None where torch has to do it."""
     library = open_library()
-    if library is None or kind not in _GGML_NUMBERS or library.tg_best_isa() < 0:
+    if library is None or kind not in _GGML_NUMBERS or not available():
         return None
     rows, count, _ = blocks.shape
     blocks = blocks.contiguous()
@@ -265,11 +267,9 @@ def native_spec(spec: AttentionSpec) -> tuple[float, float, int]:
 
 
 def native_team(threads: int) -> Team | None:
-    """The library with threads of its own, or None where there is none or the processor lacks AVX2."""
-    library = open_library()
-    if library is None or library.tg_best_isa() < 0:
-        return None
-    return Team(library, threads, Isa(library.tg_best_isa()))
+    """The library with threads of its own, or None where there is none or AVX2 is not to be used."""
+    library, found = open_library(), available()
+    return None if library is None or not found else Team(library, min(threads, _MOST_THREADS), found[-1])
 
 
 def native_kernels(team: Team, description: str) -> Kernels:

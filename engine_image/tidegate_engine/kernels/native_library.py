@@ -8,6 +8,8 @@ from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
+import torch
+
 LIBRARY = Path(__file__).with_name("libtidegate_cpu.so")
 
 
@@ -116,3 +118,17 @@ def open_library(path: Path = LIBRARY) -> ctypes.CDLL | None:
         function = getattr(library, f"tg_{name}")
         function.restype, function.argtypes = result, arguments
     return library
+
+
+def available() -> list[Isa]:
+    """The instruction sets this process may use: those of the processor, and no more than torch itself uses here.
+
+    torch's own ATEN_CPU_CAPABILITY ("default", "avx2") so holds for both, and shows on a large processor what a small
+    one would do. Empty where there is no library, or not even AVX2.
+    """
+    library = open_library()
+    if library is None:
+        return []
+    best: int = library.tg_best_isa()
+    allowed = {"DEFAULT": -1, "AVX2": Isa.AVX2}.get(torch.backends.cpu.get_cpu_capability(), max(Isa))
+    return [isa for isa in Isa if isa <= min(best, allowed)]

@@ -8,7 +8,7 @@ import torch
 
 from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.native import PackedLinear, PackedMatrix, Team
-from tidegate_engine.kernels.native_library import Isa
+from tidegate_engine.kernels.native_library import Isa, available
 
 _ROWS, _OUTPUTS, _INPUTS = 16, 1024, 512
 _PASSES = 4
@@ -24,10 +24,9 @@ def choose_fastest(team: Team) -> str:
     layer = PackedLinear(PackedMatrix(team, GroupedMatrix(codes, scales, scales, 4)), None)
     x = torch.ones(_ROWS, _INPUTS)
     rates: dict[Isa, float] = {}
-    for isa in Isa:
-        if isa <= team.library.tg_best_isa():
-            team.use(isa)
-            rates[isa] = _ROWS * _OUTPUTS * _INPUTS / _fastest_pass(layer, x)
+    for isa in available():
+        team.use(isa)
+        rates[isa] = _ROWS * _OUTPUTS * _INPUTS / _fastest_pass(layer, x)
     best = max(rates, key=lambda isa: rates[isa])
     team.use(best)
     return ", ".join(f"{isa.name} {rate / 1e9:.0f}" for isa, rate in rates.items()) + " billion products/s"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from compiled_kernels import skip_without_them, team_of
 from kernel_cases import STEPS, Step
 from tidegate_engine.kernels import reference
 from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import AttentionSpec, Paging
-from tidegate_engine.kernels.native import PackedLinear, PackedMatrix, Team, native_kernels, native_team
-from tidegate_engine.kernels.native_library import Isa, open_library
+from tidegate_engine.kernels.native import PackedLinear, PackedMatrix, Team, native_kernels
+from tidegate_engine.kernels.native_library import Isa, available
 from tidegate_engine.kernels.native_speed import choose_fastest
 
 BLOCK = 16
@@ -17,9 +18,7 @@ BLOCK = 16
 
 @pytest.fixture(scope="module")
 def team() -> Team:
-    found = native_team(2)
-    assert found is not None, "scripts/setup.sh builds the library"
-    return found
+    return team_of(2)
 
 
 def _matrix(rows: int, columns: int, group: int, bits: int) -> GroupedMatrix:
@@ -54,12 +53,9 @@ def test_codes_at_their_ends_saturate_nowhere(team: Team, bits: int) -> None:
     largest = 2**bits - 1
     ones = torch.ones(16, 18)
     matrix = GroupedMatrix(torch.full((16, 576), largest, dtype=torch.uint8), ones, ones * 0, bits)
-    for isa in Isa:
-        if isa <= team.library.tg_best_isa():
-            team.use(isa)
-            assert PackedLinear(PackedMatrix(team, matrix), None)(torch.ones(1, 576)).tolist() == [
-                [576.0 * largest] * 16
-            ]
+    for isa in available():
+        team.use(isa)
+        assert PackedLinear(PackedMatrix(team, matrix), None)(torch.ones(1, 576)).tolist() == [[576.0 * largest] * 16]
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -81,10 +77,10 @@ def test_scales_of_any_size_keep_their_digits(team: Team, scale: float) -> None:
 def test_no_row_depends_on_the_others_nor_on_the_processor(team: Team) -> None:
     layer = PackedLinear(PackedMatrix(team, _matrix(100, 192, 32, 4)), None)
     x = torch.randn(37, 192)
-    team.use(Isa(team.library.tg_best_isa()))
+    team.use(available()[-1])
     whole = layer(x)
-    for isa in range(team.library.tg_best_isa() + 1):
-        team.use(Isa(isa))
+    for isa in available():
+        team.use(isa)
         for start, stop in ((0, 37), (0, 1), (3, 8), (10, 18), (20, 37)):
             assert torch.equal(layer(x[start:stop]), whole[start:stop]), (isa, start, stop)
 
@@ -92,8 +88,7 @@ def test_no_row_depends_on_the_others_nor_on_the_processor(team: Team) -> None:
 def _attended(step: Step, isa: Isa) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Attention by the compiled kernels and by the reference, and which row belongs to which request."""
     made = torch.Generator().manual_seed(sum(step.context))
-    team = native_team(2)
-    assert team is not None
+    team = team_of(2)
     team.use(isa)
     kernels = native_kernels(team, "")
     needed = [-(-length // BLOCK) for length in step.context]
@@ -121,20 +116,17 @@ def _attended(step: Step, isa: Isa) -> tuple[torch.Tensor, torch.Tensor, torch.T
 
 @pytest.mark.parametrize("step", [pytest.param(step, id=name) for name, step in STEPS.items()])
 def test_attention(step: Step) -> None:
-    library = open_library()
-    assert library is not None
+    skip_without_them()
     results = []
-    for isa in range(library.tg_best_isa() + 1):
-        found, wanted, _ = _attended(step, Isa(isa))
+    for isa in available():
+        found, wanted, _ = _attended(step, isa)
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=2e-5)
         results.append(found)
     assert all(torch.equal(result, results[0]) for result in results)
 
 
 def test_numbers_beyond_half_precision_stay_finite() -> None:
-    team = native_team(1)
-    assert team is not None
-    kernels = native_kernels(team, "")
+    kernels = native_kernels(team_of(1), "")
     caches = [torch.zeros(1, 1, BLOCK, 16, dtype=torch.float16) for _ in range(2)]
     kernels.write_kv(torch.full((1, 1, 16), 1e6), torch.full((1, 1, 16), -1e6), *caches, torch.tensor([0]))
     assert float(caches[0].max()) == 65504.0
@@ -143,6 +135,4 @@ def test_numbers_beyond_half_precision_stay_finite() -> None:
 
 def test_the_faster_instructions_are_chosen_and_both_are_told(team: Team) -> None:
     said = choose_fastest(team)
-    assert [name for name in ("AVX2", "AVX512_VNNI") if name in said] == [
-        isa.name for isa in Isa if isa <= team.library.tg_best_isa()
-    ]
+    assert [name for name in ("AVX2", "AVX512_VNNI") if name in said] == [isa.name for isa in available()]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from compiled_kernels import skip_without_them
 from forward_steps import Sequences
 from model_file import smollm2
 from tidegate_engine.model import LoadedModel, load
@@ -18,6 +19,7 @@ PROMPTS = [[1, 5000, 17, 301, 9], list(range(100, 140)), [7]]
 
 @pytest.fixture(scope="module")
 def model() -> LoadedModel:
+    skip_without_them()
     found = load(smollm2(), Shard(), "auto", None)
     assert isinstance(found.network, NativeLlama), found.kernels
     return found
