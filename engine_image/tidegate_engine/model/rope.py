@@ -33,8 +33,10 @@ class Rotary:
 
         Once a step, for its tokens: a table of 131,072 positions would cost 67 MB and the time to fill it.
         """
-        angles = torch.outer(positions.to(torch.float32), self.frequencies)
-        cos, sin = angles.cos(), angles.sin()
+        # Angles as everybody rounds them; what is taken of them in double precision, of which a float32 has the same
+        # bits on every processor. MKL's float32 cosine has not, and a greedy text then differs between machines.
+        angles = torch.outer(positions.to(torch.float32), self.frequencies).to(torch.float64)
+        cos, sin = angles.cos().to(torch.float32), angles.sin().to(torch.float32)
         return (cos, sin) if self.gain is None else (cos * self.gain, sin * self.gain)
 
     def to(self, device: str) -> Rotary:
