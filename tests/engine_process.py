@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 NAME = "tested"
@@ -24,12 +26,21 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until(question: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
+def wait_until(question: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
     while not question():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds} s: {what}")
+            raise TimeoutError(f"not within {PATIENCE_S} s: {what}")
         time.sleep(0.01)
+
+
+def streamed_text(body: str) -> str:
+    """The text of all events of a streamed completion.
+
+    Events are not to be counted: a server that is late sends two tokens in one, and so does half a character.
+    """
+    events = [json.loads(line.removeprefix("data: ")) for line in body.splitlines() if line.startswith("data: {")]
+    return "".join(choice["text"] for event in events for choice in event["choices"])
 
 
 class EngineProcess:
@@ -46,8 +57,8 @@ class EngineProcess:
         # A file, not a pipe: nobody reads while the test runs, and a full pipe would stop the engine.
         self._errors_fd = os.memfd_create("engine-stderr")
         self.process = subprocess.Popen([*self.command, *flags], stderr=self._errors_fd, env=environment)
-        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)
-        self.admin = httpx.Client(base_url=f"http://127.0.0.1:{self.admin_port}", timeout=10)
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=PATIENCE_S)
+        self.admin = httpx.Client(base_url=f"http://127.0.0.1:{self.admin_port}", timeout=PATIENCE_S)
 
     def __enter__(self) -> EngineProcess:
         return self
@@ -94,7 +105,7 @@ class EngineProcess:
         except httpx.TransportError:
             return 0
 
-    def wait_ready(self, seconds: float = 60) -> EngineProcess:
+    def wait_ready(self) -> EngineProcess:
         """Wait for the first token to be possible."""
 
         def ready() -> bool:
@@ -102,27 +113,35 @@ class EngineProcess:
                 raise RuntimeError(f"the engine ended with {self.process.returncode}: {self.stderr()}")
             return self.ready_status() == 200
 
-        wait_until(ready, seconds, "ready")
+        wait_until(ready, "ready")
         return self
 
     def wait_listening(self) -> EngineProcess:
         """Wait for the admin port to answer."""
-        wait_until(lambda: self.ready_status() != 0, 20, "listening")
+        wait_until(lambda: self.ready_status() != 0, "listening")
         return self
+
+    def ended(self) -> int:
+        """Wait for the end of the process; its exit code."""
+        return self.process.wait(PATIENCE_S)
+
+    def generated_tokens(self) -> int:
+        """Tokens made since the start."""
+        return int(self.load()["counters"]["generated_tokens"])
 
     def load(self) -> dict[str, Any]:
         """/load as JSON."""
         found: dict[str, Any] = self.admin.get("/load").json()
         return found
 
-    def wait_idle(self, seconds: float = 20) -> None:
+    def wait_idle(self) -> None:
         """Wait until nothing runs, waits or holds a block."""
 
         def idle() -> bool:
             load = self.load()
             return bool(load["running"] == load["waiting"] == load["kv_blocks"]["used"] == 0)
 
-        wait_until(idle, seconds, "idle")
+        wait_until(idle, "idle")
 
     def chat(self, text: str = "Hi", **fields: Any) -> httpx.Response:
         """A chat completion of one user message."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from patience import PATIENCE_S
 from tidegate_engine.core.request import SamplingParams
 from tidegate_engine.link.channel import BlockingChannel
 from tidegate_engine.link.messages import Abort, Failed, Outputs, Quit, Ready, Submit, ToServer
@@ -43,7 +44,7 @@ class RuntimeProcess:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
 
-    def hear(self, seconds: float = 60.0) -> ToServer:
+    def hear(self, seconds: float = PATIENCE_S) -> ToServer:
         """The next message, within a deadline."""
         deadline = time.monotonic() + seconds
         while not self._messages:
@@ -90,7 +91,7 @@ class RuntimeProcess:
     def quit(self) -> int:
         """Say Quit; the exit code."""
         self.channel.send(Quit())
-        return self.process.wait(20)
+        return self.process.wait(PATIENCE_S)
 
 
 def children(pid: int) -> list[int]:
@@ -106,7 +107,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def wait_until_gone(pids: Sequence[int], seconds: float = 20.0) -> None:
+def wait_until_gone(pids: Sequence[int], seconds: float = PATIENCE_S) -> None:
     """Fail where one of the processes is still there after the deadline."""
     deadline = time.monotonic() + seconds
     while alive := [pid for pid in pids if is_alive(pid)]:

@@ -56,7 +56,7 @@ def fetch(room: Any, url: str, body: str = "") -> str:
     return done.stdout
 
 
-def ask(room: Any, name: str, question: str = "What is the capital of France?") -> str:
+def ask(room: Any, name: str, question: str = "What is the capital of Japan?") -> str:
     """The answer through the Service, asked from inside the cluster's network."""
     service = room.cluster.get("services", room.name, name)
     body = {"model": name, "messages": [{"role": "user", "content": question}], "max_tokens": 12, "temperature": 0}
@@ -95,7 +95,7 @@ def test_created_it_answers_edited_it_rolls_scaled_it_follows_applied_twice_noth
     room.service("web")
     service = wait_ready(room, "web")
     assert service["status"]["url"] == f"http://web.{room.name}.svc/v1"
-    assert "Paris" in ask(room, "web")
+    assert "Tokyo" in ask(room, "web")
     assert not condition(service, "Reconciling"), "nothing is rolling out"
     assert not condition(service, "Stalled")
 
@@ -170,11 +170,11 @@ def test_two_services_of_one_name_in_two_namespaces_know_nothing_of_each_other(m
         wait_ready(room, "web", within=2 * READY_WITHIN)
     with ThreadPoolExecutor(2) as both:
         answers = list(both.map(lambda room: ask(room, "web"), (one, two)))
-    assert all("Paris" in answer for answer in answers)
+    assert all("Tokyo" in answer for answer in answers)
     one.cluster.delete("inferenceservices", one.name, "web")
     one.wait("the first one's children are collected", lambda: not children_left(one, "web"), 60)
     assert is_ready(two.get("web"))
-    assert "Paris" in ask(two, "web")
+    assert "Tokyo" in ask(two, "web")
 
 
 def test_deleted_while_the_operator_is_away_its_children_go_too(room: Any) -> None:

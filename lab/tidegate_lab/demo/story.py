@@ -20,7 +20,8 @@ from tidegate_lab.watch.look import Watcher, condition
 SERVICE = Name(objects.NAMESPACE, "smollm2")
 EXAMPLE = "crds/examples/smollm2.yaml"
 RELEASE, SYSTEM = "tidegate", "tidegate-system"
-QUESTION = "What is the capital of France?"
+QUESTION = "What is the capital of Japan?"
+"""One whose answer every processor gives: its model is 2.7 nats surer of the first word than of the next best."""
 READY_WITHIN_S = 300
 
 

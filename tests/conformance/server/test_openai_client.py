@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import httpx
 import openai
 import pytest
 from engine_process import NAME, EngineProcess, wait_until
 from model_file import smollm2
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.model
 
-QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = [{"role": "user", "content": "What is the capital of Japan?"}]
+"""Its greedy answer is safe to ask for on any processor: each token is a nat ahead of the next best or more, where
+roundings move a tenth. (Of France the model says "L'Étoile" where 0.1 nats fall that way.) "The capital of France is"
+goes on with Paris by 2.4 nats, numbers with their successors by 1.8."""
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +34,9 @@ def client(engine: EngineProcess) -> Iterator[openai.OpenAI]:
         yield client
 
 
-def test_the_capital_of_france_is_paris(client: openai.OpenAI) -> None:
+def test_the_capital_of_japan_is_tokyo(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(model=NAME, messages=QUESTION, temperature=0, max_tokens=40)  # type: ignore[arg-type]
-    assert "Paris" in (answer.choices[0].message.content or "")
+    assert "Tokyo" in (answer.choices[0].message.content or "")
     assert answer.choices[0].finish_reason == "stop"
     assert answer.usage is not None
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
@@ -53,7 +56,7 @@ def test_a_stream_says_the_same_as_the_whole(client: openai.OpenAI) -> None:
     )
     deltas = [chunk.choices[0] for chunk in chunks if chunk.choices]
     assert "".join(delta.delta.content or "" for delta in deltas) == whole.choices[0].message.content
-    assert [delta.finish_reason for delta in deltas if delta.finish_reason] == ["stop"]
+    assert [delta.finish_reason for delta in deltas if delta.finish_reason] == [whole.choices[0].finish_reason]
     usages = [chunk.usage for chunk in chunks if chunk.usage]
     assert len(usages) == 1
     assert whole.usage is not None
@@ -200,27 +203,33 @@ def test_bad_input_is_refused_while_a_stream_beside_it_goes_on(
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_client_that_leaves_frees_its_blocks(engine: EngineProcess, n: int) -> None:
     body = {"model": NAME, "prompt": "Once upon", "max_tokens": 4000, "n": n, "stream": True, "ignore_eos": True}
+    before = engine.generated_tokens()
     with engine.http.stream("POST", "/v1/completions", json=body) as answer:
         lines = answer.iter_lines()  # dropping it would close the connection
         assert '"text":' in next(lines)
         assert engine.load()["running"] == 1
         assert engine.load()["kv_blocks"]["used"] > 0
-    engine.wait_idle(5)
+    engine.wait_idle()
+    assert engine.generated_tokens() < before + 4000 * n, "it went on to its end"
 
 
 def test_over_the_queue_is_429_and_the_others_are_answered(engine: EngineProcess) -> None:
-    def ask(_: int) -> int:
-        body = {"model": NAME, "prompt": "One two", "max_tokens": 16, "temperature": 0, "ignore_eos": True}
-        with httpx.Client(base_url=f"http://127.0.0.1:{engine.port}", timeout=60) as one:
-            answer = one.post("/v1/completions", json=body)
-        if answer.status_code == 429:
-            assert int(answer.headers["retry-after"]) >= 1
-        return answer.status_code
+    body = {"model": NAME, "prompt": "One two", "max_tokens": 16, "temperature": 0, "ignore_eos": True}
 
-    with ThreadPoolExecutor(24) as pool:
-        statuses = list(pool.map(ask, range(24)))
-    assert set(statuses) == {200, 429}
-    assert statuses.count(200) >= 16
+    def ask(_: int) -> int:
+        return engine.http.post("/v1/completions", json=body).status_code
+
+    every_slot = body | {"n": 8, "max_tokens": 4000, "stream": True}
+    with ThreadPoolExecutor(8) as pool:
+        with engine.http.stream("POST", "/v1/completions", json=every_slot) as answer:
+            lines = answer.iter_lines()
+            assert '"text":' in next(lines)
+            queued = [pool.submit(ask, number) for number in range(8)]
+            wait_until(lambda: engine.load()["waiting"] == 8, "the queue is full")
+            refused = engine.http.post("/v1/completions", json=body)
+            assert refused.status_code == 429
+            assert int(refused.headers["retry-after"]) >= 1
+        assert [one.result() for one in queued] == [200] * 8
     engine.wait_idle()
 
 
@@ -230,34 +239,34 @@ def test_sigterm_lets_a_stream_finish_and_leaves_nothing() -> None:
         body = {
             "model": NAME,
             "prompt": "Once",
-            "max_tokens": 50,
+            "max_tokens": 300,
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": 0,
             "ignore_eos": True,
         }
         answer = pool.submit(engine.http.post, "/v1/completions", json=body)
-        wait_until(lambda: engine.load()["running"] == 1, 20, "running")
+        wait_until(lambda: engine.load()["running"] == 1, "running")
         children = engine.children()
         engine.process.send_signal(signal.SIGTERM)
-        text = answer.result(60).text
-        # Not one event a token: one that ends within a character waits for the next, and which do is the machine's.
-        assert '"completion_tokens":50' in text
+        text = answer.result(PATIENCE_S).text
+        # Not one event a token: a late server sends two in one, and a token that ends within a character waits.
+        assert '"completion_tokens":300' in text
         assert text.endswith("data: [DONE]\n\n")
-        assert engine.process.wait(15) == 0
+        assert engine.ended() == 0
         assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
 
 @pytest.mark.parametrize("stage", ["importing", "loading"])
 def test_sigterm_while_the_model_loads_leaves_nothing_and_is_no_failure(stage: str) -> None:
     with EngineProcess(smollm2()) as engine:
-        wait_until(lambda: bool(engine.children()), 10, "a runtime")
+        wait_until(lambda: bool(engine.children()), "a runtime")
         if stage == "loading":
             runtime = engine.children()[0]
-            wait_until(lambda: "libtorch" in Path(f"/proc/{runtime}/maps").read_text(), 20, "torch is mapped")
+            wait_until(lambda: "libtorch" in Path(f"/proc/{runtime}/maps").read_text(), "torch is mapped")
         children = engine.children()
         engine.process.send_signal(signal.SIGTERM)
-        assert engine.process.wait(10) == 0
+        assert engine.ended() == 0
         assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
 
@@ -272,7 +281,7 @@ def test_a_damaged_model_file_is_code_3_and_one_line(tmp_path: Path, damage: str
     word = tmp_path / "termination-log"
     word.touch()
     with EngineProcess(path, "--termination-log", str(word)) as engine:
-        assert engine.process.wait(60) == 3
+        assert engine.ended() == 3
         last = engine.stderr().splitlines()[-1]
         assert "broken.gguf" in last
         assert word.read_text() == f"{last}\n"

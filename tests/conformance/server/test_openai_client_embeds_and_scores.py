@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import openai
 import pytest
 from engine_process import NAME, EngineProcess, wait_until
@@ -77,7 +76,8 @@ def test_a_scored_prompt_prefers_what_is_true_and_agrees_with_the_answers_own_lo
 
 
 def test_echo_streams_the_prompt_once_and_its_scores_with_it(client: openai.OpenAI) -> None:
-    asked = {"model": NAME, "prompt": "One two three", "max_tokens": 4, "temperature": 0, "echo": True, "logprobs": 2}
+    # Numbers follow each other with 1.2 nats to spare; a text by the machine's rounding might end within a character.
+    asked = {"model": NAME, "prompt": "1 2 3 4", "max_tokens": 6, "temperature": 0, "echo": True, "logprobs": 2}
     whole = client.completions.create(**asked, n=2)  # type: ignore[call-overload]
     chunks = list(client.completions.create(**asked, n=2, stream=True))  # type: ignore[call-overload]
     for choice in whole.choices:
@@ -87,7 +87,8 @@ def test_echo_streams_the_prompt_once_and_its_scores_with_it(client: openai.Open
         assert tokens == choice.logprobs.tokens
         assert "".join(tokens) == choice.text
         offsets = choice.logprobs.text_offset
-        assert [choice.text[at:].startswith(token) for at, token in zip(offsets, tokens, strict=True)] == [True] * 7
+        assert len(tokens) == whole.usage.prompt_tokens + 6
+        assert all(choice.text[at:].startswith(token) for at, token in zip(offsets, tokens, strict=True))
 
 
 def test_a_deadline_that_cannot_be_met_is_the_clients_own_error_and_is_not_asked_again(
@@ -106,7 +107,7 @@ def test_a_deadline_that_cannot_be_met_is_the_clients_own_error_and_is_not_asked
         )
     assert late.value.code == "deadline_exceeded"
     assert engine.load()["counters"]["received"] == before + 1
-    engine.wait_idle(10)
+    engine.wait_idle()
 
 
 def test_the_id_of_an_answer_finds_its_course(engine: EngineProcess, client: openai.OpenAI) -> None:
@@ -129,21 +130,21 @@ def test_the_id_of_an_answer_finds_its_course(engine: EngineProcess, client: ope
 def test_an_urgent_request_goes_before_one_that_came_earlier_and_waits_too() -> None:
     body = {"model": NAME, "prompt": "Once", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
 
-    def ask(engine: EngineProcess, **fields: int) -> str:
-        with httpx.Client(base_url=f"http://127.0.0.1:{engine.port}", timeout=60) as one:
-            answer = one.post("/v1/completions", json=body | fields)
+    def ask(engine: EngineProcess, priority: int) -> str:
+        answer = engine.http.post("/v1/completions", json=body | {"priority": priority})
         assert answer.status_code == 200, answer.text
         return str(answer.headers["x-request-id"])
 
-    with EngineProcess(smollm2(), "--max-running-requests", "1") as engine, ThreadPoolExecutor(3) as pool:
+    with EngineProcess(smollm2(), "--max-running-requests", "1") as engine, ThreadPoolExecutor(2) as pool:
         engine.wait_ready()
-        asked = [pool.submit(ask, engine, max_tokens=150)]
-        wait_until(lambda: engine.load()["running"] == 1, 20, "the first runs")
-        for count, priority in ((1, 0), (2, -1)):
-            asked.append(pool.submit(ask, engine, priority=priority))
-            wait_until(lambda count=count: engine.load()["waiting"] == count, 20, "it waits")  # type: ignore[misc]
-        first, usual, urgent = (
-            engine.admin.get(f"/debug/requests/{one.result()}").json()["choices"][0]["chunks"][0]["step"]
-            for one in asked
+        with engine.http.stream("POST", "/v1/completions", json=body | {"max_tokens": 4000, "stream": True}) as stream:
+            asked = []
+            for count, priority in ((1, 0), (2, -1)):
+                asked.append(pool.submit(ask, engine, priority))
+                wait_until(lambda count=count: engine.load()["waiting"] == count, "it waits")  # type: ignore[misc]
+            first = stream.headers["x-request-id"]
+        ran, usual, urgent = (
+            engine.admin.get(f"/debug/requests/{id}").json()["choices"][0]["chunks"][0]["step"]
+            for id in (first, *(one.result() for one in asked))
         )
-    assert first < urgent < usual
+    assert ran < urgent < usual

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jsonschema
 import openai
@@ -39,11 +39,15 @@ WEATHER = {
 TIME = {"type": "function", "function": {"name": "time", "description": "What time it is"}}
 
 
+Sight = Annotated[str, pydantic.Field(max_length=30)]
+"""Bounded, like all of a Capital: 300 tokens hold the longest, so that any text of any machine ends."""
+
+
 class Capital(pydantic.BaseModel):
     city: str = pydantic.Field(max_length=30)
     country: Literal["France", "Spain", "Italy"]
     inhabitants: int = pydantic.Field(ge=0, le=100_000_000)
-    sights: list[str] = pydantic.Field(max_length=2)
+    sights: list[Sight] = pydantic.Field(max_length=2)
 
 
 @pytest.fixture(scope="module")
@@ -219,5 +223,6 @@ def test_random_schemas_are_refused_by_name_or_held_and_most_end(client: openai.
         ends = Counter(pool.map(one, enumerate(random_schemas(count, seed=6, unsupported=0.1))))
     print(dict(ends))
     assert set(ends) <= {"refused", "stop", "length"}
-    # Of 89 such, 79 ended; a model of 135M does not come to the end of every list and string that it begins.
-    assert ends["stop"] >= 0.75 * (ends["stop"] + ends["length"])
+    # Of 89 such, 79 ended; a model of 135M does not come to the end of every list and string that it begins. Of 21
+    # texts of another processor, 12 or fewer would end less than once in 10,000.
+    assert ends["stop"] >= 0.6 * (ends["stop"] + ends["length"])

@@ -126,9 +126,10 @@ async def test_a_good_stream_is_timed_token_by_token_and_counted_by_the_servers_
     assert (report.prompt_tokens, report.cached_tokens, report.generated_tokens) == (150, 48, 6)
     assert report.ttft and report.tpot and report.inter_token and report.e2e
     assert report.tpot.count == 3
-    # The client may see the first token late, on a busy machine by some hundredths, and the second early by as much.
-    assert BETWEEN_S / 2 < report.tpot.p50 < 10 * BETWEEN_S
-    assert report.e2e.p50 >= report.ttft.p50 + BETWEEN_S / 2
+    # Of two tokens the time between is all there is, less what a busy machine makes the client see the first one late.
+    assert report.e2e.p50 >= BETWEEN_S
+    assert report.tpot.max <= report.e2e.max
+    assert report.tpot.max + report.ttft.max >= BETWEEN_S
 
 
 async def test_a_stream_may_arrive_byte_by_byte() -> None:
@@ -165,10 +166,16 @@ async def test_nobody_listening_is_a_failure_to_connect() -> None:
 
 
 async def test_open_loop_sends_by_the_clock_whether_or_not_it_is_answered() -> None:
-    began = time.perf_counter()
-    report = await measured(silent, concurrency=None, rate=100.0, requests=20, timeout_s=0.5)
-    assert report.failures == {"timeout": 20}
-    assert time.perf_counter() - began < 3  # one after the other they would take ten seconds
+    all_are_there = asyncio.Event()
+
+    async def after_the_last(writer: asyncio.StreamWriter, number: int) -> None:
+        if number == 20:
+            all_are_there.set()
+        await all_are_there.wait()
+        await good(writer, number)
+
+    report = await measured(after_the_last, concurrency=None, rate=100.0, requests=20, timeout_s=60.0)
+    assert report.completed == 20
 
 
 async def test_closed_loop_never_has_more_in_flight_than_it_may() -> None:

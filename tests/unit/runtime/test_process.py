@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from model_file import smollm2
+from patience import PATIENCE_S
 from runtime_process import ENGINE, RuntimeProcess, children, wait_until_gone
 from small_gguf import gguf_bytes
 from tidegate_engine.core.request import FinishReason, SamplingParams
@@ -26,14 +27,14 @@ def test_a_model_that_is_not_there_is_code_3_and_one_line() -> None:
         assert failed.exit_code == 3
         assert "/nowhere/model.gguf" in failed.reason
         assert "\n" not in failed.reason
-        assert runtime.process.wait(20) == 3
+        assert runtime.process.wait(PATIENCE_S) == 3
 
 
 def test_a_file_that_is_no_model_is_code_3(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_text("GGUF? no.")
     with RuntimeProcess(tmp_path / "model.gguf") as runtime:
         assert runtime.failed().exit_code == 3
-        assert runtime.process.wait(20) == 3
+        assert runtime.process.wait(PATIENCE_S) == 3
 
 
 @pytest.mark.model
@@ -43,7 +44,7 @@ def test_a_cache_too_small_for_one_request_is_code_2_and_names_the_remedy() -> N
         assert failed.exit_code == 2
         assert "kvCacheMemory 1Mi" in failed.reason
         assert "or lower model.maxModelLen" in failed.reason
-        assert runtime.process.wait(20) == 2
+        assert runtime.process.wait(PATIENCE_S) == 2
 
 
 @pytest.mark.model
@@ -94,7 +95,7 @@ def test_a_closed_channel_ends_every_rank(busy: bool) -> None:
             runtime.submit(1, [5] * 20, LONG)
             runtime.outputs()
         runtime.channel.close()
-        assert runtime.process.wait(20) == 0
+        assert runtime.process.wait(PATIENCE_S) == 0
         wait_until_gone(processes)
 
 
@@ -110,14 +111,14 @@ def test_a_rank_that_dies_ends_the_whole_with_a_reason(busy: bool) -> None:
         os.kill(other, signal.SIGKILL)
         failed = runtime.failed()
         assert (failed.reason, failed.exit_code) == ("rank 1 of 2 was killed by signal 9", 4)
-        assert runtime.process.wait(10) == 4
+        assert runtime.process.wait(PATIENCE_S) == 4
 
 
 def test_a_rank_that_dies_before_the_ranks_have_met_ends_the_whole_with_a_reason(tmp_path: Path) -> None:
     """Rank 0 then waits for it in the rendezvous, within torch."""
     (tmp_path / "model.gguf").write_bytes(gguf_bytes())
     with RuntimeProcess(tmp_path / "model.gguf", "--dtype", "float32", "--tensor-parallel", "2") as runtime:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while not (others := children(runtime.process.pid)):
             assert time.monotonic() < deadline, "no other rank has started"
             time.sleep(0.01)
@@ -125,7 +126,7 @@ def test_a_rank_that_dies_before_the_ranks_have_met_ends_the_whole_with_a_reason
         died = time.monotonic()
         failed = runtime.failed()
         assert (failed.reason, failed.exit_code) == ("rank 1 of 2 was killed by signal 9", 4)
-        assert runtime.process.wait(10) == 4
+        assert runtime.process.wait(PATIENCE_S) == 4
         assert time.monotonic() - died < 60, "it waited until the rendezvous gave up by itself"
 
 
@@ -138,7 +139,7 @@ def test_a_rank_that_stops_in_a_step_ends_the_whole_with_a_reason(tmp_path: Path
         runtime.submit(1, [1, 2], SamplingParams(max_tokens=20, temperature=0.0, ignore_eos=True))
         failed = runtime.failed()
         assert (failed.reason, failed.exit_code) == ("rank 1 of 2 is stopped in the middle of a step", 4)
-        assert runtime.process.wait(10) == 4
+        assert runtime.process.wait(PATIENCE_S) == 4
         wait_until_gone([other])
 
 

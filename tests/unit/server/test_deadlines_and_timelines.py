@@ -56,21 +56,23 @@ def test_a_request_out_of_time_is_ended_with_the_reason_and_frees_its_blocks(
     error = answer.json()["error"]
     assert (error["type"], error["code"], error["param"]) == ("timeout_error", "deadline_exceeded", "deadline_s")
     assert answer.headers["x-should-retry"] == "false"
-    slow.wait_idle(3)
+    slow.wait_idle()
     assert expired(slow) == before + 1
-    assert slow.load()["counters"]["finished"] == counters["finished"] + 1
+    after = slow.load()["counters"]
+    assert after["finished"] == counters["finished"] + 1
+    assert after["generated_tokens"] < counters["generated_tokens"] + 500, "it went on to its end"
     timeline = slow.admin.get(f"/debug/requests/{answer.headers['x-request-id']}").json()
     assert (timeline["state"], timeline["ended"]) == ("ended", "deadline_exceeded")
 
 
 def test_a_stream_out_of_time_ends_with_an_error_event_and_done(slow: EngineProcess) -> None:
-    answer = slow.http.post("/v1/completions", json=body(deadline_s=0.3, stream=True))
+    answer = slow.http.post("/v1/completions", json=body(deadline_s=1.5, stream=True))
     lines = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
     assert answer.status_code == 200
     assert lines[-1] == "[DONE]"
     assert json.loads(lines[-2])["error"]["code"] == "deadline_exceeded"
     assert len(lines) > 3
-    slow.wait_idle(3)
+    slow.wait_idle()
 
 
 def test_a_request_that_makes_its_deadline_does_not_notice_it(slow: EngineProcess) -> None:
@@ -82,20 +84,22 @@ def test_a_request_that_makes_its_deadline_does_not_notice_it(slow: EngineProces
 
 def test_a_request_can_be_watched_while_it_runs_and_after_its_end(slow: EngineProcess) -> None:
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(slow.http.post, "/v1/completions", json=body(n=2, max_tokens=60))
-        wait_until(lambda: slow.load()["running"] == 1, 5, "running")
+        asked = pool.submit(slow.http.post, "/v1/completions", json=body(n=2, max_tokens=300))
+        wait_until(lambda: slow.load()["running"] == 1, "running")
         newest = slow.admin.get("/debug/requests").json()["requests"][0]
         assert newest["state"] == "running"
-        running = slow.admin.get(f"/debug/requests/{newest['id']}").json()
+        course = f"/debug/requests/{newest['id']}"
+        wait_until(lambda: slow.admin.get(course).json()["choices"][0]["tokens"] > 0, "a token")
+        running = slow.admin.get(course).json()
         assert running["ended"] is None
-        assert 0 < running["choices"][0]["tokens"] < 60
+        assert 0 < running["choices"][0]["tokens"] < 300
         answer = asked.result()
     assert answer.json()["id"] == answer.headers["x-request-id"] == newest["id"]
     ended = slow.admin.get(f"/debug/requests/{newest['id']}").json()
     assert (ended["state"], ended["ended"]) == ("ended", "finished")
     for index, choice in enumerate(ended["choices"]):
         assert choice["index"] == index
-        assert (choice["prompt_tokens"], choice["tokens"], choice["steps"]) == (3, 60, 60)
+        assert (choice["prompt_tokens"], choice["tokens"], choice["steps"]) == (3, 300, 300)
         assert choice["finish_reason"] == "length"
         assert [(chunk["start"], chunk["tokens"]) for chunk in choice["chunks"]] == [(0, 3)]
         assert 0 <= choice["queued_s"] <= choice["first_token_s"] < choice["last_token_s"] <= ended["age_s"]
@@ -108,7 +112,7 @@ def test_a_stream_and_an_embedding_carry_their_id_and_a_client_that_left_is_told
     with slow.http.stream("POST", "/v1/completions", json=body(stream=True)) as answer:
         id = answer.headers["x-request-id"]
         assert id in next(answer.iter_lines())
-    slow.wait_idle(3)
+    slow.wait_idle()
     assert slow.admin.get(f"/debug/requests/{id}").json()["ended"] == "client_left"
 
 

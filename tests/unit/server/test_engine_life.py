@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
-from engine_process import NAME, ROOT, EngineProcess, wait_until
+from engine_process import NAME, ROOT, EngineProcess, streamed_text, wait_until
+from patience import PATIENCE_S
 
 
 def endless(stream: bool = True, **fields: Any) -> dict[str, Any]:
@@ -37,19 +37,21 @@ def slow(tiny: Path) -> Iterator[EngineProcess]:
 def test_a_client_that_leaves_frees_its_blocks(slow: EngineProcess, stream: bool, n: int) -> None:
     body = json.dumps(endless(stream, n=n)).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-    before = slow.load()["counters"]["finished"]
+    before = slow.load()["counters"]
     with socket.create_connection(("127.0.0.1", slow.port)) as client:
         client.sendall(head + body)
-        wait_until(lambda: slow.load()["kv_blocks"]["used"] == n, 10, "running")
-    slow.wait_idle(3)
-    assert slow.load()["counters"]["finished"] == before + 1
+        wait_until(lambda: slow.load()["kv_blocks"]["used"] == n, "running")
+    slow.wait_idle()
+    counters = slow.load()["counters"]
+    assert counters["finished"] == before["finished"] + 1
+    assert counters["generated_tokens"] < before["generated_tokens"] + 500 * n, "it went on to its end"
 
 
 def test_more_than_may_run_and_wait_are_429_and_are_told_when_to_come_back(slow: EngineProcess) -> None:
     rejected = slow.load()["counters"]["rejected"]
     with ThreadPoolExecutor(5) as pool:
-        answers = [pool.submit(slow.http.post, "/v1/completions", json=endless(max_tokens=100)) for _ in range(4)]
-        wait_until(lambda: slow.load()["running"] == 4, 10, "all four in flight")
+        answers = [pool.submit(slow.http.post, "/v1/completions", json=endless(max_tokens=300)) for _ in range(4)]
+        wait_until(lambda: slow.load()["running"] == 4, "all four in flight")
         refused = slow.http.post("/v1/completions", json=endless(False))
         assert refused.status_code == 429
         assert 1 <= int(refused.headers["retry-after"]) <= 60
@@ -66,9 +68,9 @@ def test_bad_requests_leave_a_stream_beside_them_unharmed(slow: EngineProcess) -
         first = next(lines)
         for bad in ({"prompt": ""}, {"logit_bias": {"99999": 1}}, {"prompt": [1] * 9999}, {"prompt": [-1]}, {"n": 0}):
             assert slow.http.post("/v1/completions", json=endless(False, **bad)).status_code == 400
-        text = "".join([first, *lines])
-    assert text.count('"text":') == 60
-    assert text.endswith("[DONE]")
+        text = "\n".join([first, *lines])
+    assert streamed_text(text) == "abc" * 20
+    assert text.rstrip().endswith("[DONE]")
 
 
 def test_a_reader_that_reads_nothing_keeps_nothing_running(slow: EngineProcess) -> None:
@@ -78,8 +80,8 @@ def test_a_reader_that_reads_nothing_keeps_nothing_running(slow: EngineProcess) 
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", slow.port))
         client.sendall(head + body)
-        wait_until(lambda: slow.load()["running"] == 1, 10, "running")
-        slow.wait_idle(20)
+        wait_until(lambda: slow.load()["running"] == 1, "running")
+        slow.wait_idle()
     assert slow.chat("abc", max_tokens=1).status_code == 200
 
 
@@ -100,54 +102,54 @@ def test_requests_before_ready_are_503_and_the_admin_port_says_starting(tiny: Pa
 
 
 def test_sigterm_while_loading_ends_at_once_with_zero_and_no_child(tiny: Path) -> None:
-    with EngineProcess(tiny, fake=["--start", "60"], lag=5) as engine:
+    with EngineProcess(tiny, fake=["--start", "600"], lag=5) as engine:
         engine.wait_listening()
         children = engine.children()
         assert children
         engine.process.send_signal(signal.SIGTERM)
-        assert engine.process.wait(5) == 0
+        assert engine.ended() == 0
         assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
 
 def test_sigterm_before_anything_is_imported_leaves_no_child(tiny: Path) -> None:
-    with EngineProcess(tiny, fake=["--start", "60"]) as engine:
-        wait_until(lambda: bool(engine.children()), 10, "a child")
+    with EngineProcess(tiny, fake=["--start", "600"]) as engine:
+        wait_until(lambda: bool(engine.children()), "a child")
         children = engine.children()
         engine.process.send_signal(signal.SIGTERM)
-        assert engine.process.wait(5) == 0
+        assert engine.ended() == 0
         assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
 
 def test_sigterm_goes_on_accepting_for_the_lag_then_finishes_what_runs(tiny: Path) -> None:
-    with EngineProcess(tiny, fake=["--pace", "0.01"], lag=1.0) as engine, ThreadPoolExecutor(2) as pool:
+    with EngineProcess(tiny, fake=["--pace", "0.01"], lag=3.0) as engine, ThreadPoolExecutor(2) as pool:
         engine.wait_ready()
         first = pool.submit(engine.http.post, "/v1/completions", json=endless(max_tokens=250))
-        wait_until(lambda: engine.load()["running"] == 1, 10, "running")
+        wait_until(lambda: engine.load()["running"] == 1, "running")
         children = engine.children()
         engine.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: engine.ready_status() == 503, 1, "not ready at once")
+        wait_until(lambda: engine.ready_status() == 503, "not ready at once")
         assert engine.load()["state"] == "draining"
         late = engine.chat("abc", max_tokens=3)
         assert late.status_code == 200
         assert late.headers["connection"] == "close"
-        answer = first.result(20)
-        assert answer.text.count('"text":') == 250
+        answer = first.result(PATIENCE_S)
+        assert len(streamed_text(answer.text)) == 250
         assert answer.text.endswith("data: [DONE]\n\n")
-        assert engine.process.wait(10) == 0
+        assert engine.ended() == 0
         assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
 
 
 def test_a_second_sigterm_cuts_the_drain_short_and_tells_the_clients(tiny: Path) -> None:
-    with EngineProcess(tiny, fake=["--pace", "0.01"], lag=30) as engine, ThreadPoolExecutor(1) as pool:
+    with EngineProcess(tiny, fake=["--pace", "0.05"], lag=300) as engine, ThreadPoolExecutor(1) as pool:
         engine.wait_ready()
         answer = pool.submit(engine.http.post, "/v1/completions", json=endless())
-        wait_until(lambda: engine.load()["running"] == 1, 10, "running")
+        wait_until(lambda: engine.load()["running"] == 1, "running")
         engine.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: engine.ready_status() == 503, 2, "draining")
+        wait_until(lambda: engine.ready_status() == 503, "draining")
         engine.process.send_signal(signal.SIGTERM)
-        assert '"type":"service_unavailable"' in answer.result(5).text
+        assert '"type":"service_unavailable"' in answer.result(PATIENCE_S).text
         assert answer.result().text.endswith("data: [DONE]\n\n")
-        assert engine.process.wait(8) == 0
+        assert engine.ended() == 0
 
 
 def test_the_drain_timeout_ends_what_is_still_running(tiny: Path) -> None:
@@ -157,10 +159,10 @@ def test_the_drain_timeout_ends_what_is_still_running(tiny: Path) -> None:
     ):
         engine.wait_ready()
         answer = pool.submit(engine.http.post, "/v1/completions", json=endless(stream=False))
-        wait_until(lambda: engine.load()["running"] == 1, 10, "running")
+        wait_until(lambda: engine.load()["running"] == 1, "running")
         engine.process.send_signal(signal.SIGTERM)
-        assert answer.result(5).status_code == 503
-        assert engine.process.wait(8) == 0
+        assert answer.result(PATIENCE_S).status_code == 503
+        assert engine.ended() == 0
 
 
 def test_drain_can_be_undone_and_never_ends_the_process(tiny: Path) -> None:
@@ -193,14 +195,14 @@ def test_a_dead_runtime_ends_the_process_with_its_reason_and_tells_every_client(
         answer = engine.http.post("/v1/completions", json=endless())
         assert '"error"' in answer.text
         assert answer.text.endswith("data: [DONE]\n\n")
-        assert engine.process.wait(10) == code
+        assert engine.ended() == code
         assert said in engine.stderr().splitlines()[-1]
         assert word.read_text() == engine.stderr().splitlines()[-1] + "\n"
 
 
 def test_a_model_that_cannot_be_loaded_ends_with_the_runtimes_reason(tiny: Path) -> None:
     with EngineProcess(tiny, fake=["--fail-at-start", "model.bin: is cut short; download it again"]) as engine:
-        assert engine.process.wait(20) == 3
+        assert engine.ended() == 3
         assert engine.stderr().splitlines()[-1] == "model.bin: is cut short; download it again"
 
 
@@ -208,14 +210,14 @@ def test_a_port_that_is_taken_is_a_wrong_configuration(tiny: Path) -> None:
     with EngineProcess(tiny, fake=[]) as first:
         first.wait_ready()
         with EngineProcess(tiny, "--port", str(first.port), fake=[]) as second:
-            assert second.process.wait(20) == 2
+            assert second.ended() == 2
             assert f"port {first.port}" in second.stderr().splitlines()[-1]
 
 
 def test_a_wrong_flag_and_a_missing_model_are_one_line_each(tiny: Path) -> None:
     for flags, code, named in ((["--dtype", "int3"], 2, "--dtype"), (["--model", "/nowhere"], 3, "/nowhere")):
         with EngineProcess(tiny, *flags) as engine:
-            assert engine.process.wait(20) == code
+            assert engine.ended() == code
             (line,) = engine.stderr().splitlines()
             assert named in line
 
@@ -265,15 +267,13 @@ def test_many_streams_at_once_all_end_with_done(tiny: Path) -> None:
         ends: list[str] = []
 
         def ask() -> None:
-            with httpx.Client(base_url=f"http://127.0.0.1:{engine.port}", timeout=60) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{engine.port}", timeout=PATIENCE_S) as client:
                 ends.append(client.post("/v1/completions", json=endless(max_tokens=50)).text[-14:])
 
         threads = [threading.Thread(target=ask) for _ in range(40)]
-        begin = time.monotonic()
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         assert ends == ["data: [DONE]\n\n"] * 40
-        assert time.monotonic() - begin < 30
         engine.wait_idle()
