@@ -103,7 +103,7 @@ class Plot:
         for share in (0.0, 0.5, 1.0):
             y = _y(share * top, top)
             parts.append(f'<line class="grid" x1="{LEFT:g}" x2="{WIDTH:g}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            parts.append(f'<text x="{LEFT - 6:g}" y="{y + 4:.1f}" text-anchor="end">{share * top:.3g}</text>')
+            parts.append(f'<text x="{LEFT - 6:g}" y="{y + 4:.1f}" text-anchor="end">{share * top:,g}</text>')
         apart = _apart(self.seconds)
         for n in range(int(self.seconds / apart) + 1):
             x = self._x(n * apart)
