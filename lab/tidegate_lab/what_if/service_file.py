@@ -13,6 +13,7 @@ from tidegate_operator.resource import InferenceServiceSpec, UnreadableSpec, rea
 
 from tidegate_lab.simulate.engine import EngineModel
 from tidegate_lab.simulate.scenario import Targets
+from tidegate_lab.what_if.bounds_checked import contradiction
 
 
 class ServiceFileError(ValueError):
@@ -78,6 +79,9 @@ def read_service(path: str | Path) -> Service:
         raise ServiceFileError(f"{path}: spec is missing; give the whole object")
     try:
         name = str(metadata["name"]) if isinstance(metadata, Mapping) and "name" in metadata else "service"
-        return Service(name=name, spec=read_spec(spec))
+        service = Service(name=name, spec=read_spec(spec))
     except UnreadableSpec as error:
         raise ServiceFileError(f"{path}: {error}") from error
+    if refused := contradiction(service.spec, service.policy):
+        raise ServiceFileError(f"{path}: {refused}")
+    return service

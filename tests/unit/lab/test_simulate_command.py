@@ -74,6 +74,41 @@ def test_every_example_can_be_simulated(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ("replicas: 2, scaling: {maxReplicas: 4}", "spec.replicas: 2 cannot stand beside spec.scaling"),
+        ("scaling: {minReplicas: 2}", "spec.scaling.maxReplicas: set the most"),
+        ("scaling: {minReplicas: 5, maxReplicas: 2}", "spec.scaling.minReplicas: 5 is more than maxReplicas 2"),
+        (
+            "scaling: {maxReplicas: 4, schedules: [{name: sale, cron: 0 8 * * *, duration: 1h, minReplicas: 5}]}",
+            "the minReplicas of schedule sale is more than maxReplicas 4",
+        ),
+        (
+            "scaling: {minReplicas: 2, maxReplicas: 4, "
+            "schedules: [{name: night, cron: 0 8 * * *, duration: 1h, maxReplicas: 1}]}",
+            "the maxReplicas of schedule night is less than minReplicas 2",
+        ),
+        (
+            "scaling: {minReplicas: 3, maxReplicas: 4}, cost: {perReplicaHour: 2, maxPerHour: 5}",
+            "spec.cost.maxPerHour: 5 an hour does not pay for the minReplicas, 3 at 2 each",
+        ),
+        (
+            "scaling: {maxReplicas: 4, schedules: [{name: sale, cron: 0 8 * * *, duration: 1h, minReplicas: 4}]}, "
+            "cost: {perReplicaHour: 2, maxPerHour: 7}",
+            "does not pay for the minReplicas of schedule sale, 4 at 2 each",
+        ),
+    ],
+)
+def test_bounds_that_cannot_hold_together_are_refused_as_when_they_are_applied(
+    tmp_path: Path, spec: str, words: str
+) -> None:
+    path = tmp_path / "service.yaml"
+    path.write_text(f"kind: InferenceService\nspec: {{model: {{source: 'pvc://a/b'}}, {spec}}}\n")
+    with pytest.raises(ServiceFileError, match=words):
+        read_service(path)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         (None, "cannot be read"),
