@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
 from tidegate_operator.decide.bounds import bounded
 from tidegate_operator.decide.scaling_policy import ScalingPolicy
 from tidegate_operator.decide.scaling_spec import learned_from, policy_of
@@ -34,13 +35,17 @@ def account(service: Json, now: float) -> Iterator[str]:
     """The lines to print, for a service as the API server has it; `now` is seconds since the epoch."""
     meta = service["metadata"]
     name = f"{meta['namespace']}/{meta['name']}"
-    status = read_status(service.get("status") or {})
-    scaling = status.scaling
     try:
         spec = read_spec(service["spec"])
+        status = read_status(service.get("status") or {})
     except UnreadableSpec as error:
         yield f"{name}: {error}"
         return
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        yield f"{name}: status.{where} cannot be read; use the tidegate of the operator's version"
+        return
+    scaling = status.scaling
     if scaling is None:
         yield f"{name}: the operator has not looked at it yet"
         return

@@ -136,3 +136,10 @@ def test_an_older_generation_is_named() -> None:
     text = "\n".join(account({"metadata": meta, "spec": body, "status": status}, NOW))
     assert "of generation 3; the operator has not looked at 4 yet" in text
     assert "none yet" in text
+
+
+def test_a_status_of_another_version_is_told_in_a_line() -> None:
+    spec = {"model": {"source": "pvc://m/m.gguf"}}
+    meta = {"namespace": "demo", "name": "web", "generation": 1}
+    told = list(account({"metadata": meta, "spec": spec, "status": {"scaling": {"desired": "many"}}}, NOW))
+    assert told == ["demo/web: status.scaling.desired cannot be read; use the tidegate of the operator's version"]
