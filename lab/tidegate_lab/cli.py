@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from tidegate_lab.calibrate import command as calibrate
+from tidegate_lab.calibrate.fit import FitError
 from tidegate_lab.cluster import ClusterError
 from tidegate_lab.demo import command as demo
 from tidegate_lab.demo.shell import StepFailed
@@ -22,7 +23,7 @@ from tidegate_lab.what_if import command as simulate
 from tidegate_lab.what_if.policies_by_name import PolicyError
 from tidegate_lab.what_if.service_file import ServiceFileError
 
-FAILURES = (ClusterError, EngineError, PolicyError, ScenarioError, ServiceFileError, StepFailed, TraceError)
+FAILURES = (ClusterError, EngineError, FitError, PolicyError, ScenarioError, ServiceFileError, StepFailed, TraceError)
 """What people can mend, and are told in a line."""
 
 

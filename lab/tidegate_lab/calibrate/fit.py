@@ -18,6 +18,10 @@ _MISSED = 100.0
 """Loss of a model under which a request is refused."""
 
 
+class FitError(ValueError):
+    """No model can be found for this run; the message is one line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """The engine found, and the mean deviation of its figures from those measured, as a logarithm."""
@@ -30,7 +34,7 @@ def fit(measured: Served, engine: EngineModel, rows: slice, *, kv_tokens_too: bo
     """Fit the engine's step model to some of a run's requests; the others are simulated, and not looked at.
 
     `kv_tokens_too`: also how many tokens its cache holds, which matters where requests were preempted: a replica that
-    admits by another rule than our scheduler behaves as one of a slightly other size.
+    admits by another rule than our scheduler behaves as one of a slightly other size. Raises FitError.
     """
     true = _Truth(measured, rows)
 
@@ -53,6 +57,12 @@ def fit(measured: Served, engine: EngineModel, rows: slice, *, kv_tokens_too: bo
             point, value = least(loss, point, (0.15, 0.15, 0.2, 0.01)[: len(point)], rounds=150)
         found.append((point, value))
     point, value = min(found, key=lambda pair: pair[1])
+    if value >= _MISSED:
+        longest = int((measured.trace.prompt + measured.trace.output).max())
+        raise FitError(
+            f"under no model does every request end; the longest holds {longest} tokens, and the cache "
+            f"{engine.kv_tokens}: give --kv-tokens and --slots as the engine that was measured has them"
+        )
     return Fitted(made(point), value)
 
 
@@ -61,12 +71,12 @@ class _Truth:
 
     def __init__(self, measured: Served, rows: slice) -> None:
         self._rows = rows
-        self._each = [_log(values) for values in latencies(measured, rows)]
+        self._each = [_log(values) for values in latencies(measured, rows) if len(values)]
         self._quantiles = _log(quantiles(measured, rows))
 
     def loss(self, simulated: Served) -> float:
         """Quantiles are what is promised; every request by itself tells the coefficients apart."""
-        each = [_log(values) for values in latencies(simulated, self._rows)]
+        each = [_log(values) for values in latencies(simulated, self._rows) if len(values)]
         if not all(np.isfinite(values).all() for values in each):
             return _MISSED
         off = _log(quantiles(simulated, self._rows)) - self._quantiles
@@ -86,6 +96,8 @@ def _starts(measured: Served, engine: EngineModel) -> list[tuple[float, float, f
     trace = measured.trace
     pace = float(np.median(measured.tpot[trace.output > 1])) if (trace.output > 1).any() else 0.01
     spent = float(measured.finished_at.max())
+    if not (pace > 0 and spent > 0):
+        raise FitError("tokens took no time at all: are the columns of first and last tokens the right ones?")
     running = min(engine.slots, max(1.0, float((measured.finished_at - measured.first_token_at).sum()) / spent))
     held = min(engine.kv_tokens, running * float((trace.prompt + trace.output / 2).mean()))
     computed = float((trace.prompt.sum() + trace.output.sum()) / spent) * pace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -135,3 +136,36 @@ def test_the_command_scores_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_file_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", "nowhere.jsonl"]) == 1
     assert capsys.readouterr().err == "tidegate calibrate: nowhere.jsonl: cannot be read (No such file or directory)\n"
+
+
+RUN = "arrived_s,first_token_s,last_token_s,prompt_tokens,output_tokens\n"
+
+
+def test_answers_of_one_token_have_no_time_between_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.csv").write_text(RUN + "0,0.1,0.1,10,1\n1,1.1,1.1,10,1\n")
+    assert main(["calibrate", str(tmp_path / "run.csv")]) == 0
+    told = capsys.readouterr().out
+    ttft = re.search(r"^TTFT +0\.1 +([\d.]+)", told, re.M)
+    assert ttft is not None and float(ttft.group(1)) == pytest.approx(0.1, rel=0.01)
+    assert re.search(r"^TPOT +-$", told, re.M)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        pytest.param("0,0,0,10,9\n1,1,1,10,9\n", "tokens took no time at all", id="all at once"),
+        pytest.param(
+            "0,0.1,0.5,2000000,9\n1,1.1,1.6,10,9\n",
+            "the longest holds 2000009 tokens, and the cache 1000000: give --kv-tokens",
+            id="a prompt that no cache of this size holds",
+        ),
+    ],
+)
+def test_what_cannot_be_fitted_is_told_in_one_line(
+    rows: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.csv").write_text(RUN + rows)
+    assert main(["calibrate", str(tmp_path / "run.csv")]) == 1
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1
