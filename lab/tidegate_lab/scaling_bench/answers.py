@@ -9,6 +9,7 @@ from tidegate_lab.scaling_bench.cases import Split
 from tidegate_lab.scaling_bench.contestants import OURS
 from tidegate_lab.scaling_bench.curves import Curve, Point, dominates
 from tidegate_lab.scaling_bench.rows import Row
+from tidegate_lab.traffic.named import LLMD_STAGES
 
 ORACLE, UNAVOIDABLE = "oracle", "unavoidable"
 LLMD_ATTAINMENT, LLMD_REPLICAS = 0.958, 5.93
@@ -212,7 +213,7 @@ def _llmd(table: Table) -> Answer:
     ours = next((r for r in table.of(OURS, trace="llmd-stages") if r.is_default), None)
     if ours is None:
         return Answer(claim, None, "")
-    seconds = 330 + 5 * 360 + 300
+    seconds = sum(stage.seconds for stage in LLMD_STAGES)
     mean = ours.replica_hours * 3600 / seconds
     theirs = next((r for r in table.of("llmd-slo", trace="llmd-stages") if r.is_default), None)
     here = f"; their law here {theirs.attainment:.1%} at {theirs.replica_hours * 3600 / seconds:.2f}" if theirs else ""

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-import numpy as np
-
 from tidegate_lab.simulate.engine import RTX4090_LLAMA_8B, RTXPRO6000_LLAMA_8B, EngineModel, StepModel
 from tidegate_lab.simulate.scenario import Targets
 from tidegate_lab.traffic.named import named
@@ -63,15 +61,6 @@ def _talk() -> Lengths:
     return Lengths.of(named("azure-conv"))
 
 
-def _llmd_lengths() -> Lengths:
-    """Normal about 4,000 (3,500 to 4,500) in and 1,000 (900 to 1,100) out, as their load generator draws them."""
-    random = np.random.default_rng(11)
-    prompt = np.clip(random.normal(4000, 300, 8000), 3500, 4500)
-    output = np.clip(random.normal(1000, 80, 8000), 900, 1100)
-    return Lengths(prompt.astype(np.int32), output.astype(np.int32))
-
-
-LLMD_STAGES = [Stage(rate, s) for rate, s in zip((2, 4, 6, 8, 10, 4, 1), (330, *(360,) * 5, 300), strict=True)]
 LLMD_ENGINE = EngineModel(
     name="qwen3-32b-two-h100",
     step=StepModel(a=12.5e-3, b=0.060e-3, c=4.9e-8),
@@ -152,7 +141,7 @@ CASES = (
         name="llmd-stages",
         split=Split.CHECK,
         what="llm-d's scenario: 2, 4, 6, 8, 10, 4, 1 requests/s in turn, 4,000 in and 1,000 out",
-        make=lambda: stages("llmd-stages", LLMD_STAGES, _llmd_lengths(), cv=0, seed=6),
+        make=lambda: named("llmd-stages"),
         engine=LLMD_ENGINE,
         targets=Targets(ttft_s=3.0, tpot_s=0.1),
         cold_starts_s=(100.0,),

@@ -23,9 +23,17 @@ def instant(value: object, *, milliseconds: bool = False) -> int:
     try:
         number = float(value)
     except ValueError:
-        return _date(str(value).strip())
-    if not math.isfinite(number):
-        raise ValueError(f"{value!r} is no time")
+        nanoseconds = _date(str(value).strip())
+    except OverflowError:
+        nanoseconds = 2**63
+    else:
+        nanoseconds = _number(number, milliseconds) if math.isfinite(number) else 2**63
+    if abs(nanoseconds) >= 2**63:
+        raise ValueError(f"{value!r} is no time that 64 bits hold, 1677 to 2262")
+    return nanoseconds
+
+
+def _number(number: float, milliseconds: bool) -> int:
     unit = 1_000_000 if milliseconds else 1_000_000_000
     unit = next((nanoseconds for least, nanoseconds in _CLOCKS if abs(number) >= least), unit)
     # Apart: the product of the whole has 19 digits, and a float 15.

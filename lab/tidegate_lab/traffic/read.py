@@ -69,7 +69,7 @@ def columns_of(
     """Those that are named, and for the others those of a known format; raises TraceError."""
     for flag, wanted in (("time", time), ("prompt", prompt), ("output", output)):
         if wanted is not None and wanted not in table.names:
-            raise TraceError(f"{table.path}: has no column {wanted!r} for {flag}; it has {', '.join(table.names)}")
+            raise TraceError(f"{table.path}: has no column {wanted!r} for the {flag}; it has {', '.join(table.names)}")
     known = next((k for k in KNOWN if {k.time, k.prompt, k.output} <= set(table.names)), None)
     if known is not None:
         kept_unit = known.unit if time in (None, known.time) else None
@@ -79,7 +79,7 @@ def columns_of(
     else:
         raise TraceError(
             f"{table.path}: its columns are of no known format ({', '.join(table.names)}); "
-            "name those of arrival, prompt tokens and output tokens"
+            "name those of arrival, prompt tokens and output tokens (--time-column, --prompt-column, --output-column)"
         )
     if columns.unit is None and columns.time.lower().endswith(("_ms", "millis", "(ms)")):
         return replace(columns, unit=Unit.MILLISECONDS)

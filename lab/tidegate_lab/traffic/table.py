@@ -16,6 +16,8 @@ from typing import Any, TextIO
 from tidegate_lab.traffic.instant import instant
 
 MOST_TOKENS = 2**31 - 1
+MOST_CELL = 2**24
+"""Characters: a column of prompts' text may stand beside their lengths."""
 
 
 class TraceError(ValueError):
@@ -47,7 +49,7 @@ class Row:
             return 0
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = -1.0
         if isinstance(value, bool) or not 0 <= number <= MOST_TOKENS or number != int(number):
             raise TraceError(f"{self.where}: {column} {value!r} is no number of tokens; give a whole number from 0")
@@ -71,12 +73,15 @@ class Table:
 
 def read_table(path: Path) -> Table:
     """All of a file, which has one row or more; raises TraceError."""
+    csv.field_size_limit(MOST_CELL)
     try:
         with _opened(path) as text:
             names, rows = _rows(path, text)
             table = Table(path, names, list(rows))
     except (OSError, EOFError, zlib.error) as error:
         raise TraceError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    except csv.Error as error:
+        raise TraceError(f"{path}: is no CSV ({error}); give one row a line, and text with commas in quotes") from error
     except UnicodeDecodeError as error:
         raise TraceError(f"{path}: is no text in UTF-8 (byte {error.start}); give CSV or JSON-lines") from error
     if not table.rows:
@@ -99,8 +104,12 @@ def _rows(path: Path, text: TextIO) -> tuple[Sequence[str], Iterator[Row]]:
         rows = _json_rows(path, chain([first], numbered))
         head = next(rows)
         return list(head.cells), chain([head], rows)
+    if first[1].lstrip().startswith("["):
+        raise TraceError(f"{path}: is a JSON array; give JSON-lines, one object a line")
     separator = max(",;\t", key=first[1].count)
-    names = next(csv.reader([first[1]], delimiter=separator))
+    names = [name.strip() for name in next(csv.reader([first[1]], delimiter=separator))]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise TraceError(f"{path}: has more than one column {twice[0]!r}; give each a name of its own")
     return names, _csv_rows(path, names, numbered, separator)
 
 

@@ -45,6 +45,14 @@ READ = {
         "e.csv", "t,in,out\n1787267980250,1,1\n1787267981000,1,1\n",
         {"time": "t", "prompt": "in", "output": "out"}, [0, 0.75], [1, 1], [1, 1],
     ),
+    "a space after a comma, a byte order mark and the ends of lines of another system": (
+        "w.csv", "\ufefftimestamp_s, input_tokens, output_tokens\r\n0.5, 1, 2\r\n2.5, 3, 4\r\n", {},
+        [0.5, 2.5], [1, 3], [2, 4],
+    ),
+    "text of any length beside the lengths": (
+        "t.csv", f'timestamp_s,text,input_tokens,output_tokens\n0.5,"{"word, " * 30_000}",1,2\n2.5,,3,4\n', {},
+        [0.5, 2.5], [1, 3], [2, 4],
+    ),
     "dates with zones are moments": (
         "z.csv", "t,in,out\n2023-11-16T18:00:00+02:00,1,1\n2023-11-16T16:00:01Z,1,1\n",
         {"time": "t", "prompt": "in", "output": "out"}, [0, 1], [1, 1], [1, 1],
@@ -95,8 +103,25 @@ REFUSED = {
     ),
     "unknown columns": (
         "when,in,out\n1,2,3\n",
-        ": its columns are of no known format (when, in, out); name those of arrival, prompt tokens and output tokens",
+        ": its columns are of no known format (when, in, out); name those of arrival, prompt tokens and output tokens "
+        "(--time-column, --prompt-column, --output-column)",
     ),
+    "a time beyond all clocks": (
+        "timestamp_s,input_tokens,output_tokens\n1e300,2,3\n",
+        ":2: timestamp_s '1e300' is no time; give seconds, milliseconds or an ISO 8601 date",
+    ),
+    "a year beyond all clocks": (
+        "timestamp_s,input_tokens,output_tokens\n9999-01-01T00:00:00Z,2,3\n",
+        ":2: timestamp_s '9999-01-01T00:00:00Z' is no time; give seconds, milliseconds or an ISO 8601 date",
+    ),
+    "more tokens than any number": (
+        '{"timestamp": 1, "input_length": 1' + "0" * 400 + ', "output_length": 6}', ":1: input_length 1000",
+    ),
+    "two columns of one name": (
+        "timestamp_s,input_tokens,output_tokens,timestamp_s\n1,2,3,4\n",
+        ": has more than one column 'timestamp_s'; give each a name of its own",
+    ),
+    "an array of objects": ('[{"timestamp": 1}]', ": is a JSON array; give JSON-lines, one object a line"),
     "nothing at all": ("\n \n", ": is empty; give CSV with a header, or JSON-lines"),
     "a header alone": ("timestamp_s,input_tokens,output_tokens\n", ": has no requests; give one row or line for each"),
     "half an object": ('{"timestamp": 1, "input_length": 5, "output_length": 6}\n{"time', ":2: is no JSON"),
@@ -129,7 +154,7 @@ def test_a_file_and_a_column_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"nowhere\.csv: cannot be read"):
         read_trace(tmp_path / "nowhere.csv")
     (tmp_path / "x.csv").write_text(OWN)
-    with pytest.raises(TraceError, match="has no column 'at' for time; it has when, in, out"):
+    with pytest.raises(TraceError, match="has no column 'at' for the time; it has when, in, out"):
         read_trace(tmp_path / "x.csv", time="at", prompt="in", output="out")
 
 
