@@ -37,6 +37,7 @@ RIVALS = [KedaQueue, HpaConcurrency, Knative, KubeAI, Aibrix, LlmdSlo, LlmdSatur
     [
         pytest.param(50, 5, 10, 10, id="on target"),
         pytest.param(54, 5, 10, 10, id="8 % over is within the tolerance"),
+        pytest.param(55, 5, 10, 10, id="10 % over too"),
         pytest.param(56, 5, 10, 12, id="12 % over: the total over the target, rounded up"),
         pytest.param(44, 5, 10, 9, id="12 % under"),
         pytest.param(0, 5, 3, 0, id="nothing waits"),

@@ -91,7 +91,7 @@ class Behavior:
 
 def external_average(total: float, target: float, current: int) -> int:
     """Replicas for an external metric with an AverageValue (GetExternalPerPodMetricReplicas)."""
-    if current and abs(1 - total / (target * current)) <= TOLERANCE:
+    if current and _is_near(total / (target * current)):
         return current
     return math.ceil(total / target)
 
@@ -106,7 +106,7 @@ def pods_average(values: Sequence[float], target: float, current: int, *, pendin
         return current
     ratio = sum(values) / len(values) / target
     if not silent and not (pending and ratio > 1):
-        return current if abs(1 - ratio) <= TOLERANCE else math.ceil(ratio * len(values))
+        return current if _is_near(ratio) else math.ceil(ratio * len(values))
     total, count = sum(values), len(values)
     if silent:
         count += silent
@@ -114,8 +114,13 @@ def pods_average(values: Sequence[float], target: float, current: int, *, pendin
     if pending and ratio > 1:
         count += pending
     again = total / count / target
-    if abs(1 - again) <= TOLERANCE or (ratio < 1 < again) or (again < 1 < ratio):
+    if _is_near(again) or (ratio < 1 < again) or (again < 1 < ratio):
         return current
     replicas = math.ceil(again * count)
     turned = (again < 1 and replicas > current) or (again > 1 and replicas < current)
     return current if turned else replicas
+
+
+def _is_near(ratio: float) -> bool:
+    """`Tolerances.isWithin`: 1.1 is, as they write it; 1.1 - 1 is more than 0.1 in binary fractions."""
+    return 1 - TOLERANCE <= ratio <= 1 + TOLERANCE
