@@ -334,7 +334,7 @@ def test_a_scaled_service_shows_its_defaults(kind: RealCluster) -> None:
     spec = answer.json()["spec"]
     assert "replicas" not in spec
     assert "cost" not in spec
-    assert spec["scaling"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 300
+    assert spec["scaling"]["behavior"]["scaleDown"].get("stabilizationWindowSeconds") is None
     assert spec["engine"]["maxRunningRequests"] == 32
     assert spec["drain"] == {"timeout": "5m"}
     assert spec["rollout"] == {"progressDeadline": "10m", "autoRollback": False, "maxSurge": 1, "maxUnavailable": 0}

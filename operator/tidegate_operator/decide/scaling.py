@@ -10,7 +10,7 @@ from tidegate_operator.decide.latency import InFlight, Opinion, Verdict, judge
 from tidegate_operator.decide.scaling_data import DataState, Supply, is_recent, state_of, supply_of
 from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, demand_of, learn
 from tidegate_operator.decide.scaling_inputs import terms_of
-from tidegate_operator.decide.scaling_limits import limit, remember
+from tidegate_operator.decide.scaling_limits import limit, remember, with_window
 from tidegate_operator.decide.scaling_memory import Learned, Memory, Moment, Window
 from tidegate_operator.decide.scaling_needs import learn_equipment, needs_of, trusted_again
 from tidegate_operator.decide.scaling_peaks import with_peak
@@ -71,6 +71,9 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     if quiet or (Opinion.MET in opinions and Opinion.MISSED not in opinions):
         learned = replace(learned, p99_steps=0, p99_share=None)
     live = observed.deployment.replicas if observed.deployment else None
+    needs = needs_of(memory.window, learned, policy, policy.minimum if live is None else live)
+    asked = policy
+    policy = with_window(policy, memory.window.history, needs.forecast.dispersion if needs else None)
     situation = Situation(
         policy=policy,
         current=max(1, policy.minimum) if live is None else live,
@@ -80,7 +83,7 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
         verdicts=verdicts,
         learned=learned,
         now=now,
-        needs=needs_of(memory.window, learned, policy, policy.minimum if live is None else live),
+        needs=needs,
     )
     if situation.missed and situation.unattainable:
         learned = unattainable(learned, situation.missed)
@@ -93,7 +96,7 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     current = situation.current
     hold = _hold(situation, memory.window)
     wish = _ask(situation, hold)
-    window = remember(memory.window, wish.replicas, max(hold, wish.replicas), policy, now)
+    window = remember(memory.window, wish.replicas, max(hold, wish.replicas), asked, now)
     limited = limit(wish.replicas, current, policy, window, now)
     wish = named(wish, limited, policy)
     recommended = policy.replicas if policy.mode is Mode.FIXED else limited.replicas

@@ -28,6 +28,7 @@ def terms_of(s: Situation, hold: int) -> tuple[Term, ...]:
                     "surely": float(needs.surely),
                     "occupied": float(needs.occupied),
                     "staying": float(needs.staying),
+                    "downWindowSeconds": s.policy.down.window_s,
                 },
             )
         )

@@ -50,9 +50,15 @@ class Direction:
     """How scaling may move one way. Of several rates the most generous counts, unless `strictest` is set."""
 
     window_s: float = 0.0
+    evenly_s: float | None = None
+    """The window where requests arrive evenly; None: `window_s`, however they arrive."""
     rates: tuple[Rate, ...] = ()
     strictest: bool = False
     disabled: bool = False
+
+
+ADAPTING_DOWN = Direction(window_s=300.0, evenly_s=120.0)
+"""Where the user asks for no window: what comes in bursts comes back, and a cold start too late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +106,7 @@ class ScalingPolicy:
     """Share of requests that may miss a target: 1 % is what a p99 means."""
     scale_to_zero_after_s: float | None = None
     up: Direction = field(default_factory=Direction)
-    down: Direction = field(default_factory=lambda: Direction(window_s=300.0))
+    down: Direction = ADAPTING_DOWN
     slots: int = 32
     """`engine.maxRunningRequests`: the prior until a replica has said its own."""
     stale_after_s: float = 10.0

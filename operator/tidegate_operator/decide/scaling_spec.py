@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tidegate_operator import resource
 from tidegate_operator.decide.capacity import HIGHEST_UTILISATION, LOWEST_UTILISATION
@@ -11,6 +12,7 @@ from tidegate_operator.decide.scaling_demand import LEAST_EFFICIENCY
 from tidegate_operator.decide.scaling_memory import COLD_STARTS_KEPT, Learned
 from tidegate_operator.decide.scaling_peaks import LONGEST_HOLD_S
 from tidegate_operator.decide.scaling_policy import (
+    ADAPTING_DOWN,
     Direction,
     LatencyTarget,
     Metric,
@@ -60,8 +62,8 @@ def policy_of(spec: resource.InferenceServiceSpec) -> ScalingPolicy:
         targets=tuple(LatencyTarget(metric=m, seconds=t.p99) for m, t in targets if t is not None),
         scale_to_zero_after_s=scaling.scale_to_zero_after,
         # The autoscaler that acts has windows and rates of its own; two in a row would add up.
-        up=Direction() if external else _direction(scaling.behavior.scale_up),
-        down=Direction() if external else _direction(scaling.behavior.scale_down),
+        up=Direction() if external else _up(scaling.behavior.scale_up),
+        down=Direction() if external else _down(scaling.behavior.scale_down),
         slots=spec.engine.max_running_requests,
     )
 
@@ -81,9 +83,18 @@ def _schedule(asked: resource.Schedule) -> Schedule:
     )
 
 
-def _direction(asked: resource.Direction) -> Direction:
-    return Direction(
-        window_s=float(asked.stabilization_window_seconds),
+def _up(asked: resource.ScaleUp) -> Direction:
+    return _rated(Direction(window_s=float(asked.stabilization_window_seconds)), asked)
+
+
+def _down(asked: resource.ScaleDown) -> Direction:
+    window = asked.stabilization_window_seconds
+    return _rated(ADAPTING_DOWN if window is None else Direction(window_s=float(window)), asked)
+
+
+def _rated(direction: Direction, asked: resource.Direction) -> Direction:
+    return replace(
+        direction,
         rates=tuple(
             Rate(
                 period_s=float(policy.period_seconds),

@@ -11,7 +11,17 @@ from tidegate_operator.resource.cron import Cron, parse_cron
 from tidegate_operator.resource.engine import Engine, Model, SecretKey, Source, Speculative, parse_source
 from tidegate_operator.resource.pod import EnvVar, KeyRef, PodOverrides, Resources, Toleration, TopologySpread, Volume
 from tidegate_operator.resource.quantity import format_duration, parse_duration, parse_quantity
-from tidegate_operator.resource.scaling import Behavior, Direction, LatencyTarget, Policy, Scaling, Schedule, Targets
+from tidegate_operator.resource.scaling import (
+    Behavior,
+    Direction,
+    LatencyTarget,
+    Policy,
+    ScaleDown,
+    ScaleUp,
+    Scaling,
+    Schedule,
+    Targets,
+)
 from tidegate_operator.resource.spec import Auth, Cost, Drain, InferenceServiceSpec, Rollout, UnreadableSpec, read_spec
 from tidegate_operator.resource.status import (
     Change,
@@ -50,6 +60,8 @@ __all__ = [
     "Policy",
     "Resources",
     "Rollout",
+    "ScaleDown",
+    "ScaleUp",
     "Scaling",
     "ScalingStatus",
     "Schedule",

@@ -39,10 +39,15 @@ class Policy(Asked):
 class Direction(Asked):
     """One way the number may move."""
 
-    stabilization_window_seconds: int = Field(default=0, ge=0)
     policies: tuple[Policy, ...] = ()
     """None: no limit to the rate."""
     select_policy: Literal["Max", "Min", "Disabled"] = "Max"
+
+
+class ScaleUp(Direction):
+    """At once by default."""
+
+    stabilization_window_seconds: int = Field(default=0, ge=0)
 
 
 DOWN = (
@@ -54,14 +59,15 @@ DOWN = (
 class ScaleDown(Direction):
     """Slower by default: capacity that is given up comes back after a cold start."""
 
-    stabilization_window_seconds: int = Field(default=300, ge=0)
+    stabilization_window_seconds: int | None = Field(default=None, ge=0)
+    """None: 2 minutes where requests arrive evenly, up to 5 where they come in bursts."""
     policies: tuple[Policy, ...] = DOWN
 
 
 class Behavior(Asked):
     """Both ways."""
 
-    scale_up: Direction = Direction()
+    scale_up: ScaleUp = ScaleUp()
     scale_down: ScaleDown = ScaleDown()
 
 
