@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tidegate_operator.decide.replica_model import Equipment, ReplicaModel, RequestSize, model_of
 from tidegate_operator.decide.scaling_forecast import Forecast, forecast, occupied_ahead, occupied_lately
-from tidegate_operator.decide.scaling_history import rate_of
+from tidegate_operator.decide.scaling_history import History, rate_of
 from tidegate_operator.decide.scaling_memory import Learned, Sums, Window
 from tidegate_operator.decide.scaling_policy import Metric, ScalingPolicy
 from tidegate_operator.decide.scaling_replay import expected_now, replicas_that_hold
@@ -36,6 +36,10 @@ MOST_STEP_ERROR = 1.0
 """Steps that are off by their own length say nothing."""
 LEVEL_Z = 0.5
 """Deviations beside the mean of requests inside; headroom is the rest."""
+EVEN = 4.0
+"""Dispersion of arrivals up to which headroom is as the user asks."""
+MOST_HEADROOM = 5.0
+"""Times what the user asks, however they come."""
 QUEUE_ROOM = 0.5
 """A queue twice as long as the mean is common."""
 EFFICIENCY_RETURNS_S = 4 * 3600.0
@@ -77,9 +81,12 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
     """None where the replicas publish no step model, or requests' sizes are not known yet."""
     if learned.equipment is None or learned.size is None or not window.history.buckets:
         return None
-    model = model_of(learned.equipment, learned.size, policy)
-    model = replace(model, concurrency=max(0.5, model.concurrency * learned.efficiency / (1 + policy.headroom)))
     ahead = forecast(window.history, learned.cold_start_s)
+    room = 1 + headroom(policy, ahead.dispersion)
+    full = model_of(learned.equipment, learned.size, policy)
+    # Headroom is for what may come; what is here is served without.
+    bare = replace(full, concurrency=max(0.5, full.concurrency * learned.efficiency))
+    model = replace(bare, concurrency=max(0.5, bare.concurrency / room))
     ttft = policy.target(Metric.TTFT)
     patience = max(LEAST_PATIENCE * ttft, ttft - 2 * model.first_token_s) if ttft is not None else model.service_s
     recent = window.history.last(max(REPLAYED_S, learned.hold_s))
@@ -91,34 +98,25 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
 
     replayed = hold_for(ahead.growth)
     waiting = window.ticks[-1].waiting_everywhere if window.ticks else 0
-    # Headroom is for what may come; what is here is served without, and its queue cleared by a few more.
-    bare = replace(model, concurrency=model.concurrency * (1 + policy.headroom))
-    surely = _for_level(ahead.surely, ahead, bare)
     late = waiting > model.rate * patience * max(1, guess) + policy.queue_depth
-    if late and surely:
-        surely += min(math.ceil(waiting / model.rate / CLEARED_S), max(1, int(MOST_TO_CLEAR * surely)))
     expected = expected_now(window.history.buckets, model.concurrency, model.service_s)
-    # Places fill for about as long as answers take; what queues fills them too, and is the queue's business.
-    # A rise that the arrivals explain ends where they say.
     held = window.ticks[-1].occupied if window.ticks else 0.0
+    # A rise that the arrivals explain ends where they say.
     unexplained = held * model.concurrency > UNEXPLAINED * expected.running + 1
-    horizon = min(learned.cold_start_s, FILLING * model.service_s) if unexplained else 0.0
-    share = (1 + policy.headroom) / FULL_PLACES
-    filled = math.ceil(round(occupied_ahead(window.history, horizon) * share, 6))
+    filled = _filled(window.history, model, room, learned.cold_start_s if unexplained else 0.0)
     if late:
         filled = min(filled, guess)
     # What arrivals explain goes up and down by chance: enough to keep a replica for, and not to order one.
-    lasting = math.ceil(round(occupied_lately(window.history) * share, 6))
-    occupied = filled if unexplained else min(filled, lasting)
+    lasting = _places(occupied_lately(window.history), room)
     return Needs(
         model=model,
         forecast=ahead,
         patience_s=patience,
         replayed=replayed,
-        surely=surely,
+        surely=_surely(ahead, bare, waiting / model.rate if late else 0.0),
         level=_for_level(ahead.now, ahead, model),
         level_before=_for_level(rate_of(window.history.last(180.0)[: -len(window.history.last(60.0))]), ahead, model),
-        occupied=occupied,
+        occupied=filled if unexplained else min(filled, lasting),
         backlog=expected.waiting,
         staying=max(
             replayed,
@@ -127,6 +125,34 @@ def needs_of(window: Window, learned: Learned, policy: ScalingPolicy, guess: int
             _for_level(STAY_ROOM * max(rate_of(window.history.last(s)) for s in STAY_WINDOWS_S), ahead, model),
         ),
     )
+
+
+def headroom(policy: ScalingPolicy, dispersion: float) -> float:
+    """What the user asks for, and more where requests come in bursts: those to come are higher than those seen.
+
+    It grows as the deviation does. Dispersion up to 4: as asked; 16: twice; 100 and more: five times.
+    """
+    if policy.headroom <= 0:
+        return policy.headroom
+    return policy.headroom * min(MOST_HEADROOM, math.sqrt(max(1.0, dispersion / EVEN)))
+
+
+def _surely(ahead: Forecast, bare: ReplicaModel, behind_s: float) -> int:
+    """For what surely arrives; and a few more that clear a queue of so many seconds of one replica's work."""
+    surely = _for_level(ahead.surely, ahead, bare)
+    if behind_s and surely:
+        surely += min(math.ceil(behind_s / CLEARED_S), max(1, int(MOST_TO_CLEAR * surely)))
+    return surely
+
+
+def _filled(history: History, model: ReplicaModel, room: float, rising_s: float) -> int:
+    """For the places that will be taken if they fill for another while, which is as long as answers take: what queues
+    fills them too, and is the queue's business."""
+    return _places(occupied_ahead(history, min(rising_s, FILLING * model.service_s)), room)
+
+
+def _places(occupied: float, room: float) -> int:
+    return math.ceil(round(occupied * room / FULL_PLACES, 6))
 
 
 def _for_level(rate: float, ahead: Forecast, model: ReplicaModel) -> int:

@@ -11,7 +11,7 @@ from tidegate_operator.decide.replica_model import Bound, Equipment, RequestSize
 from tidegate_operator.decide.scaling_forecast import dispersion, forecast, occupied_ahead, risen_to, trend
 from tidegate_operator.decide.scaling_history import BUCKET_S, LONGEST_S, Bucket, History, Span
 from tidegate_operator.decide.scaling_memory import Learned, Memory, Window
-from tidegate_operator.decide.scaling_needs import Needs, needs_of
+from tidegate_operator.decide.scaling_needs import Needs, headroom, needs_of
 from tidegate_operator.decide.scaling_peaks import LONGEST_HOLD_S, with_peak
 from tidegate_operator.decide.scaling_policy import LatencyTarget, Metric, ScalingPolicy
 from tidegate_operator.decide.scaling_replay import expected_now, late_share, replicas_that_hold
@@ -55,6 +55,21 @@ def test_whatever_the_step_model_a_replica_carries_something_and_not_everything(
     model = model_of(replace(GPU, step=step), CHAT, POLICY)
     assert 1 <= model.concurrency <= GPU.slots
     assert math.isfinite(model.rate) and model.rate > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "dispersion", "room"),
+    [
+        pytest.param(0.1, 1.0, 0.1, id="independent users"),
+        pytest.param(0.1, 4.0, 0.1, id="conversations"),
+        pytest.param(0.1, 16.0, 0.2, id="four times their variance, twice their deviation"),
+        pytest.param(0.1, 900.0, 0.5, id="bursts: five times at most"),
+        pytest.param(0.0, 900.0, 0.0, id="none was asked for"),
+        pytest.param(-0.3, 900.0, -0.3, id="less than predicted was asked for"),
+    ],
+)
+def test_headroom_grows_with_the_deviation_of_what_arrives(asked: float, dispersion: float, room: float) -> None:
+    assert headroom(replace(POLICY, headroom=asked), dispersion) == pytest.approx(room)
 
 
 def test_a_report_that_comes_late_is_no_burst() -> None:
