@@ -23,6 +23,10 @@ MIDDLE_OF_NOW_S = 30.0
 """The last minute's rate is that of half a minute ago."""
 OCCUPIED_WINDOW_S = 60.0
 FEWEST_BUCKETS = 6
+LEAST_DISPERSION = 0.25
+"""A load generator that sends at even intervals has none at all, and may stop doing so."""
+ENOUGH_COUNTS = 12
+"""From which arrivals are believed to be more even than those of independent users."""
 MOST_GROWTH = 2.0
 """No trend is believed to more than double the load in one cold start."""
 
@@ -38,7 +42,8 @@ class Forecast:
     ahead: float
     """One cold start from now, by a trend that is surely there."""
     dispersion: float
-    """Variance over mean of the arrivals in 20 s, from one 20 s to the next: 1 for independent users."""
+    """Variance over mean of the arrivals in 20 s, from one 20 s to the next: 1 for independent users, less for those
+    that keep to a clock."""
 
     @property
     def growth(self) -> float:
@@ -128,8 +133,11 @@ def dispersion(buckets: Sequence[Bucket], window_s: float) -> float:
     if mean <= 0:
         return 1.0
     squares = sorted([(one - other) ** 2 for one, other in pairwise(counts)])
-    # One change of level is no irregularity: without the largest.
-    return max(1.0, sum(squares[:-1]) / (2 * (len(squares) - 1) * mean)) if len(squares) > 1 else 1.0
+    # One change of level is no irregularity: without the largest. That few are alike may be chance.
+    if len(squares) < 2:
+        return 1.0
+    least = LEAST_DISPERSION if len(squares) >= ENOUGH_COUNTS else 1.0
+    return max(least, sum(squares[:-1]) / (2 * (len(squares) - 1) * mean))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,9 @@ def with_window(policy: ScalingPolicy, history: History, dispersion: float | Non
     down = policy.down
     if down.evenly_s is None or dispersion is None or history.seconds < WATCHED_S:
         return policy
-    return replace(policy, down=replace(down, window_s=min(down.window_s, down.evenly_s * math.sqrt(dispersion))))
+    return replace(
+        policy, down=replace(down, window_s=min(down.window_s, down.evenly_s * math.sqrt(max(1.0, dispersion))))
+    )
 
 
 def limit(wish: int, current: int, policy: ScalingPolicy, window: Window, now: float) -> Limited:

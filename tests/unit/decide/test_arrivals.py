@@ -139,6 +139,18 @@ def test_dispersion_is_one_for_independent_users_and_large_for_bursts() -> None:
     bursts = tuple(Bucket(5.0, 200.0 if i % 10 == 0 else 0.0) for i in range(200))
     assert dispersion(bursts, 20.0) > 20
     assert dispersion(poisson([4.0] * 100 + [40.0] * 100), 20.0) < 2, "one step is no irregularity"
+    clock = (Bucket(5.0, 20.0),) * 200
+    assert dispersion(clock, 20.0) == 0.25, "no load is trusted to go on like a clock"
+    assert dispersion(clock[:40], 20.0) == 1.0, "ten counts may be alike by chance"
+    assert dispersion((*clock, Bucket(5.0, 30.0)), 20.0) == 0.25
+
+
+def test_a_step_of_a_load_that_keeps_to_a_clock_is_seen_sooner() -> None:
+    """llm-d's scenario: 4 requests a second, then 6, evenly spaced."""
+    after = (Bucket(5.0, 30.0),) * 4
+    clock, users = (Bucket(5.0, 20.0),) * 80, poisson([4.0] * 80, seed=3)
+    assert forecast(History((*clock, *after)), 100.0).surely > 5.5
+    assert forecast(History((*users, *after)), 100.0).surely < 5.5
 
 
 def test_places_that_fill_up_are_followed_ahead_but_not_over_a_change_of_replicas() -> None:
