@@ -86,7 +86,7 @@ def answers(rows: Sequence[Row]) -> list[Answer]:
         _llmd(table),
         _reversals(table),
         _constant(table),
-        _overshoot(table),
+        *_overshoot(table),
     ]
 
 
@@ -244,13 +244,23 @@ def _constant(table: Table) -> Answer:
     return Answer(claim, turned == 0, f"{len(late)} changes after two cold starts, {turned} turns; {_pair(ours)}.")
 
 
-def _overshoot(table: Table) -> Answer:
-    claim = "Steps up: at no time more than 20 % over the oracle's most."
-    over = {}
+def _overshoot(table: Table) -> list[Answer]:
+    """Over where the number settles, and over the most of the oracle, which has no queue to clear."""
+    over, beyond = {}, {}
     for r in table.of(OURS):
         own = next(iter(table.of(ORACLE, r.scenario)), None)
+        where = f"{r.trace} at {r.cold_start_s:g} s"
+        if r.is_default and r.trace == "step-up-10x":
+            over[where] = r.most_replicas / r.changes[-1][1] - 1
         if r.is_default and r.trace in ("step-up-10x", "on-off") and own is not None:
-            over[f"{r.trace} at {r.cold_start_s:g} s"] = r.most_replicas / own.most_replicas - 1
+            beyond[where] = r.most_replicas / own.most_replicas - 1
+    return [
+        _at_most_a_fifth("A step up: at no time more than 20 % over what it settles at.", over),
+        _at_most_a_fifth("Steps up: at no time more than 20 % over the oracle's most.", beyond),
+    ]
+
+
+def _at_most_a_fifth(claim: str, over: dict[str, float]) -> Answer:
     holds = None if not over else all(value <= 0.20 for value in over.values())
     return Answer(claim, holds, "; ".join(f"{where}: {value:+.0%}" for where, value in over.items()))
 
