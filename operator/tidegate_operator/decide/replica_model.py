@@ -14,7 +14,7 @@ FULL_CACHE = 0.9
 FULL_STEPS = 0.9
 """Share of its time that a replica may compute: at this one a step takes ten times the time of an empty one."""
 TPOT_ROOM = 0.85
-"""Share of the TPOT target that the mean step may take: the p99 is above the mean."""
+"""Share of the TPOT target, beyond what an empty step takes, that the mean step may take: the p99 is above the mean."""
 
 
 class Bound(StrEnum):
@@ -68,15 +68,13 @@ def model_of(equipment: Equipment, size: RequestSize, policy: ScalingPolicy) -> 
     In steady state a step of N requests computes N tokens of answers and, for each answer that ends, one prompt:
     T(N) = a + N (b (1 + prompt / output) + c kv).
     """
-    a, b, c = equipment.step.a, equipment.step.b, equipment.step.c
-    output = max(1.0, size.output_tokens)
-    each = b * (1 + size.prompt_tokens / output) + c * size.kv_tokens
+    a, output, each = equipment.step.a, max(1.0, size.output_tokens), _each(equipment, size)
     limits = {Bound.SLOTS: float(equipment.slots), Bound.COMPUTE: _divided(FULL_STEPS / (1 - FULL_STEPS) * a, each)}
     if equipment.kv_tokens and size.kv_tokens > 0:
         limits[Bound.KV_CACHE] = FULL_CACHE * equipment.kv_tokens / size.kv_tokens
     tpot = policy.target(Metric.TPOT)
     if tpot is not None:
-        limits[Bound.TPOT] = _divided(TPOT_ROOM * tpot - a, each)
+        limits[Bound.TPOT] = _divided(TPOT_ROOM * (tpot - a), each)
     bound = min(limits, key=lambda name: limits[name])
     concurrency = max(1.0, limits[bound])
     step_s = a + concurrency * each
@@ -84,8 +82,25 @@ def model_of(equipment: Equipment, size: RequestSize, policy: ScalingPolicy) -> 
         concurrency=concurrency,
         service_s=max(1e-3, output * step_s),
         bound=bound,
-        first_token_s=a + b * size.prompt_tokens,
+        first_token_s=_first_token_s(equipment, size),
     )
+
+
+def out_of_reach(equipment: Equipment, size: RequestSize, policy: ScalingPolicy) -> frozenset[Metric]:
+    """The metrics whose targets the mean request misses even alone on a replica: no number of them reaches those."""
+    step, first = equipment.step.a + _each(equipment, size), _first_token_s(equipment, size)
+    alone = {Metric.TTFT: first, Metric.TPOT: step, Metric.E2E: first + (size.output_tokens - 1) * step}
+    return frozenset(target.metric for target in policy.targets if alone[target.metric] > target.seconds)
+
+
+def _each(equipment: Equipment, size: RequestSize) -> float:
+    """Seconds that one more request adds to a step."""
+    step = equipment.step
+    return step.b * (1 + size.prompt_tokens / max(1.0, size.output_tokens)) + step.c * size.kv_tokens
+
+
+def _first_token_s(equipment: Equipment, size: RequestSize) -> float:
+    return equipment.step.a + equipment.step.b * size.prompt_tokens
 
 
 def _divided(room: float, each: float) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tidegate_operator.decide.bounds import bounded, bounds_terms, named
 from tidegate_operator.decide.capacity import replicas_for
 from tidegate_operator.decide.latency import InFlight, Opinion, Verdict, judge
+from tidegate_operator.decide.replica_model import out_of_reach
 from tidegate_operator.decide.scaling_data import DataState, Supply, is_recent, state_of, supply_of
 from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, demand_of, learn
 from tidegate_operator.decide.scaling_inputs import terms_of
@@ -14,7 +15,7 @@ from tidegate_operator.decide.scaling_limits import limit, remember, with_window
 from tidegate_operator.decide.scaling_memory import Learned, Memory, Moment, Window
 from tidegate_operator.decide.scaling_needs import learn_equipment, needs_of, trusted_again
 from tidegate_operator.decide.scaling_peaks import with_peak
-from tidegate_operator.decide.scaling_policy import Mode, ScalingPolicy
+from tidegate_operator.decide.scaling_policy import Metric, Mode, ScalingPolicy
 from tidegate_operator.decide.scaling_terms import (
     Situation,
     Term,
@@ -71,7 +72,11 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     if quiet or (Opinion.MET in opinions and Opinion.MISSED not in opinions):
         learned = replace(learned, p99_steps=0, p99_share=None)
     live = observed.deployment.replicas if observed.deployment else None
-    needs = needs_of(memory.window, learned, policy, policy.minimum if live is None else live)
+    beyond = frozenset[Metric]()
+    if learned.equipment is not None and learned.size is not None:
+        beyond = out_of_reach(learned.equipment, learned.size, policy)
+    reachable = replace(policy, targets=tuple(t for t in policy.targets if t.metric not in beyond))
+    needs = needs_of(memory.window, learned, reachable, policy.minimum if live is None else live)
     asked = policy
     policy = with_window(policy, memory.window.history, needs.forecast.dispersion if needs else None)
     situation = Situation(
@@ -84,6 +89,7 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
         learned=learned,
         now=now,
         needs=needs,
+        out_of_reach=beyond,
     )
     if situation.missed and situation.unattainable:
         learned = unattainable(learned, situation.missed)
@@ -186,7 +192,9 @@ def _steady(s: Situation, hold: int) -> Wish:
         message = f"{silent} of {len(s.supply.ready)} ready replicas are silent; the number does not fall"
         return Wish(term="data", replicas=s.current, reason="MetricsPartial", message=message)
     if s.missed is not None and s.unattainable:
-        message = f"{say(s.missed)}, though few requests share a replica: more would not help"
+        alone = s.missed.target.metric in s.out_of_reach
+        why = "which a request alone on a replica misses too" if alone else "though few requests share a replica"
+        message = f"{say(s.missed)}, {why}: more would not help"
         return Wish(term="p99", replicas=min(hold, s.current), reason="SLOUnattainable", message=message)
     if hold < s.current:
         message = (

@@ -12,7 +12,7 @@ from tidegate_operator.decide.scaling_data import DataState, Supply
 from tidegate_operator.decide.scaling_demand import DEMAND_WINDOW_S, Demand, less_efficient, too_much
 from tidegate_operator.decide.scaling_memory import Learned
 from tidegate_operator.decide.scaling_needs import CLEARED_S, Needs
-from tidegate_operator.decide.scaling_policy import ScalingPolicy
+from tidegate_operator.decide.scaling_policy import Metric, ScalingPolicy
 
 MOST_FUTILE_STEPS = 2
 _HOPELESS = 0.05
@@ -44,6 +44,8 @@ class Situation:
     """How long a target has been missed without a break."""
     needs: Needs | None = None
     """None: no model of the replicas yet; then arrivals are compared with what full replicas were seen to do."""
+    out_of_reach: frozenset[Metric] = frozenset()
+    """Targets that not even a request alone on a replica meets."""
 
     @property
     def healthy(self) -> int:
@@ -84,13 +86,16 @@ class Situation:
 
     @property
     def missed(self) -> Verdict | None:
-        """The target that is missed worst."""
+        """The target that is missed worst; one out of reach only where that is all that is missed."""
         missed = [v for v in self.verdicts if v.opinion is Opinion.MISSED]
-        return max(missed, key=lambda v: v.surely_over) if missed else None
+        reachable = [v for v in missed if v.target.metric not in self.out_of_reach]
+        return max(reachable or missed, key=lambda v: v.surely_over) if missed else None
 
     @property
     def unattainable(self) -> bool:
         missed = self.missed
+        if missed is not None and missed.target.metric in self.out_of_reach:
+            return True
         hopeless = missed is not None and self.few_requests_each and missed.surely_over > _HOPELESS
         return hopeless or self.futile
 
