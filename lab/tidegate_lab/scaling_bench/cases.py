@@ -43,7 +43,7 @@ class Case:
     targets: Targets = TARGETS
     cold_starts_s: tuple[float, ...] = COLD_STARTS_S
     is_day: bool = False
-    """Whole curves only at the middle cold start; at the others each policy's default and the best of tuning."""
+    """A run of it takes about ten times as long as one of an hour."""
     borders: tuple[float, ...] = ()
     """Seconds at which the rate jumps; nobody can know the rate after one before it."""
     minimum: int = 1

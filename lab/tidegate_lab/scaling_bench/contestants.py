@@ -58,7 +58,7 @@ def _ours(scenario: Scenario, ground: Ground | None, setting: float) -> Policy:
 
 # fmt: off
 CONTESTANTS = {c.name: c for c in (
-    Contestant(name=OURS, setting="headroomPercent", values=(-30, -15, 0, 10, 25, 50), default=10,
+    Contestant(name=OURS, setting="headroomPercent", values=(-30, -15, 0, 10, 25, 50, 100), default=10,
                make=_ours, module=SIMULATE + "ours"),
     Contestant(name="keda-queue", setting="waiting requests a replica", values=(1, 2, 5, 10, 20, 50), default=5,
                make=_rival(KedaQueue), module=POLICIES + "hpa_policies"),

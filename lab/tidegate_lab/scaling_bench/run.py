@@ -16,7 +16,7 @@ from tidegate_lab.scaling_bench.contestants import CONTESTANTS, OURS, Contestant
 from tidegate_lab.scaling_bench.ground import Ground, contested, grounds
 from tidegate_lab.scaling_bench.keeping import kept
 from tidegate_lab.scaling_bench.measured import Measured
-from tidegate_lab.scaling_bench.rows import Row, best_setting, row, with_best_of_tuning
+from tidegate_lab.scaling_bench.rows import Row, row, with_best_of_tuning
 from tidegate_lab.simulate.run import simulate
 
 P = ParamSpec("P")
@@ -24,7 +24,6 @@ T = TypeVar("T")
 
 
 Job = tuple[Case, Ground, Contestant, float]
-MIDDLE_COLD_START_S = 90.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,21 +98,8 @@ def _all(wanted: Wanted, pool: Executor, say: Callable[[str], None]) -> Iterator
             yield row(ORACLE, None, False, where, there.oracle, there.oracle)
             yield row(UNAVOIDABLE, None, False, where, there.unavoidable, there.oracle)
         say(f"{count}/{len(searches)} oracles: {each.name}")
-    curves: list[Job] = []
-    points: list[tuple[Case, Ground]] = []
-    for each, there in there_is:
-        if each.is_day and there.cold_start_s != MIDDLE_COLD_START_S:
-            points.append((each, there))
-        else:
-            curves += [(each, there, c, value) for c in wanted.contestants() for value in c.values]
-    tuned: list[Row] = []
-    for ran in _contests(wanted.folder, pool, curves, say):
-        tuned.append(ran)
-        yield ran
-    best = {c.name: best_setting(r for r in tuned if r.policy == c.name) for c in wanted.contestants()}
-    some = {c.name: sorted({c.default, *(v for v in c.values if v == best[c.name])}) for c in wanted.contestants()}
-    few = [(each, there, c, value) for each, there in points for c in wanted.contestants() for value in some[c.name]]
-    yield from _contests(wanted.folder, pool, few, say)
+    jobs = [(each, there, c, value) for each, there in there_is for c in wanted.contestants() for value in c.values]
+    yield from _contests(wanted.folder, pool, jobs, say)
 
 
 def _contests(folder: Path, pool: Executor, jobs: Sequence[Job], say: Callable[[str], None]) -> Iterator[Row]:
