@@ -81,20 +81,20 @@ def test_an_hpa_follows_what_tidegate_wants_the_deployment_follows_the_hpa_and_n
     room: Any, binaries: Binaries
 ) -> None:
     room.service("web", replicas=1, scaling={"mode": "external"}, engine={"maxRunningRequests": 2})
-    room.wait("web is Ready", lambda: condition(room.get("web"), "Ready").get("status") == "True", 90)
+    room.wait("web is Ready", lambda: condition(room.get("web"), "Ready").get("status") == "True", 240)
     # Without a window on the way down, which a test would have to wait out.
     hpa = hpa_for(room.name, "web", maxReplicas=2, behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
     kubectl = binaries.path("kubectl")
     room.cluster.kubectl(kubectl, "apply", "-f", "-", text=json.dumps(hpa))
     wait_for(
-        "the HPA reads the metric", lambda: hears(room.cluster, room.name, "web") == "True", 30, say=lambda: say(room)
+        "the HPA reads the metric", lambda: hears(room.cluster, room.name, "web") == "True", 90, say=lambda: say(room)
     )
     assert replicas(room) == (1, 1)
 
     with load(room):
-        wait_for("the HPA asks for two, and two run", lambda: replicas(room) == (2, 2), 60, say=lambda: say(room))
+        wait_for("the HPA asks for two, and two run", lambda: replicas(room) == (2, 2), 120, say=lambda: say(room))
         wait_for(
-            "both are ready", lambda: room.get("web")["status"].get("readyReplicas") == 2, 90, say=lambda: say(room)
+            "both are ready", lambda: room.get("web")["status"].get("readyReplicas") == 2, 240, say=lambda: say(room)
         )
     # Nothing is asked for any more, but nobody says so: the number holds.
     room.operator.end(signal.SIGKILL)

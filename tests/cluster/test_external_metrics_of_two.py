@@ -35,9 +35,9 @@ def second(operator: Any, cluster: RealCluster, binaries: Binaries, tmp_path: Pa
 
     def start() -> None:
         operator.start()
-        wait_for("the first leads", lambda: holder(cluster) == operator.identity, 20, say=operator.tail)
+        wait_for("the first leads", lambda: holder(cluster) == operator.identity, 60, say=operator.tail)
         other.start()
-        wait_for("the second stands by", lambda: "waits for lease" in other.log.read_text(), 20, say=other.tail)
+        wait_for("the second stands by", lambda: "waits for lease" in other.log.read_text(), 60, say=other.tail)
 
     try:
         with served(cluster, binaries, tmp_path, (FIRST, SECOND), start, other.tail):
@@ -71,9 +71,9 @@ def test_an_hpa_hears_the_number_from_either_and_again_once_the_lease_of_a_dead_
     room.service("web", replicas=2, scaling={"mode": "external"}, engine={"image": "localhost/none:1"})
     hpa = json.dumps(hpa_for(room.name, "web", behavior={"scaleDown": {"stabilizationWindowSeconds": 0}}))
     room.cluster.kubectl(binaries.path("kubectl"), "apply", "-f", "-", text=hpa)
-    room.wait("the leader knows the number", lambda: says(room, FIRST) == "['2000m']", 20)
+    room.wait("the leader knows the number", lambda: says(room, FIRST) == "['2000m']", 60)
     assert says(room, SECOND) == "['2000m']"
-    room.wait("the HPA reads it", lambda: hears(room.cluster, room.name, "web") == "True", 30)
+    room.wait("the HPA reads it", lambda: hears(room.cluster, room.name, "web") == "True", 90)
 
     room.operator.end(signal.SIGKILL)
     room.cluster.delete("endpointslices", NAMESPACE, slice_name(FIRST))  # as it is of a pod that is not ready
@@ -85,10 +85,10 @@ def test_an_hpa_hears_the_number_from_either_and_again_once_the_lease_of_a_dead_
         return said == "['2000m']"
 
     # The lease's 6 s, a retry of one, and the first decisions.
-    wait_for("the second gives the number", again, 15, say=second.tail)
+    wait_for("the second gives the number", again, 45, say=second.tail)
     assert holder(room.cluster) == "second"
     assert all(said == "[]" or "an HPA holds meanwhile" in said for said in meanwhile[:-1]), meanwhile
     assert is_available(room.cluster), "the API was there all the time"
-    wait_for("the HPA reads it again", lambda: hears(room.cluster, room.name, "web") == "True", 20, say=second.tail)
+    wait_for("the HPA reads it again", lambda: hears(room.cluster, room.name, "web") == "True", 60, say=second.tail)
     service = room.get("web")
     assert (service["spec"]["replicas"], service["metadata"]["generation"]) == (2, 1), "nobody wrote the number"
