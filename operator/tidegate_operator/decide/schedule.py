@@ -69,6 +69,8 @@ def _times(schedule: Schedule, day: date, zone: ZoneInfo, after: float, until: f
             continue
         for minute in reversed(schedule.cron.minutes):
             at = datetime(day.year, day.month, day.day, hour, minute, tzinfo=zone)
-            if schedule.cron.every_hour and at.utcoffset() != (again := at.replace(fold=1)).utcoffset():
+            again = at.replace(fold=1)
+            # In an hour that is skipped the two readings differ too, the other way round; there it comes once.
+            if schedule.cron.every_hour and again.timestamp() > at.timestamp():
                 yield again.timestamp()
             yield at.timestamp()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tidegate_operator.decide.scaling_policy import Schedule
 from tidegate_operator.decide.schedule import is_active, next_start, starts
@@ -34,6 +34,7 @@ def fields() -> st.SearchStrategy[str]:
 
 @settings(max_examples=60, deadline=None)
 @given(cron=fields(), zone=st.sampled_from(ZONES), begins=st.sampled_from(BEGINNINGS))
+@example(cron="0 * * * *", zone="Australia/Lord_Howe", begins=BEGINNINGS[4])
 def test_every_wall_time_that_fits_begins_once_and_nothing_else_does(cron: str, zone: str, begins: int) -> None:
     asked = schedule(cron, zone)
     found = sorted(starts(asked, begins, begins + 3 * DAY_S))
