@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,6 +12,9 @@ from small_models import save_small_model
 from tidegate_engine.core.blocks import BlockPool
 from tidegate_engine.core.request import SamplingParams
 from tidegate_engine.core.scheduler import Limits
+from tidegate_engine.files.gguf import read_gguf
+from tidegate_engine.kernels.choice import choose
+from tidegate_engine.kernels.grouped import GroupedMatrix
 from tidegate_engine.kernels.interface import Attention, AttentionSpec, Kernels, KVScales, Linear, Matrix, Paging
 from tidegate_engine.kernels.reference import REFERENCE
 from tidegate_engine.link.messages import Submit
@@ -19,9 +22,11 @@ from tidegate_engine.model import LoadedModel, load
 from tidegate_engine.model.batch import Shard
 from tidegate_engine.model.build import build
 from tidegate_engine.model.folder_source import FolderSource
+from tidegate_engine.model.gguf_source import GGUFSource
 from tidegate_engine.model.kv import KVCache
 from tidegate_engine.model.parts import Parts
 from tidegate_engine.model.quantized_source import QuantizedSource
+from tidegate_engine.model.source import Source
 from tidegate_engine.model.weights import Weights
 from tidegate_engine.runtime.engine import Engine
 from tidegate_engine.runtime.followers import Followers
@@ -40,6 +45,25 @@ TEXTS = (
     "1, 1, 2, 3, 5, 8, 13, 21,",
 )
 SMALL_PROMPTS = [[(7 * at + 13 * row) % 100 for at in range(length)] for row, length in enumerate((5, 21, 14, 9))]
+
+
+class StoredWide:
+    """Another source's numbers without its groups: what a file stores in four bits already would stay as it is."""
+
+    def __init__(self, source: Source) -> None:
+        self.path, self._source = source.path, source
+
+    def names(self) -> Iterable[str]:
+        return self._source.names()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._source.shape(name)
+
+    def read(self, name: str, rows: slice, out: Tensor) -> None:
+        self._source.read(name, rows, out)
+
+    def grouped(self, name: str, rows: slice) -> GroupedMatrix | None:
+        return None
 
 
 def row_by_row(kernels: Kernels) -> Kernels:
@@ -87,7 +111,11 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module", params=["int8", "int4", "fp8"])
 def model(request: pytest.FixtureRequest) -> LoadedModel:
     """The real model with its weights quantized."""
-    return load(smollm2(), Shard(), "float32", 256, request.param, "float32")
+    loaded = load(smollm2(), Shard(), "float32", 256)
+    stored = Parts(GGUFSource(read_gguf(smollm2()), loaded.config), loaded.config)
+    source = QuantizedSource(StoredWide(stored), request.param)
+    weights = Weights(source, torch.float32, "cpu", keep_quantized=True)
+    return replace(loaded, network=build(loaded.config, weights, Shard(), choose("cpu", compiled=False), "cpu"))
 
 
 @pytest.fixture(scope="module", params=["int8", "fp8"])

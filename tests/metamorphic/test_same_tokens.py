@@ -32,12 +32,14 @@ pytestmark = pytest.mark.model
 
 GREEDY = SamplingParams(max_tokens=16, temperature=0.0)
 SAMPLED = SamplingParams(max_tokens=12, temperature=0.8, top_p=0.95, top_k=200, presence_penalty=0.3, seed=11)
+# Equal tokens are asked of sums in another order, which move a logit by 5e-5: of these texts' 16 greedy tokens none is
+# less than 0.01 ahead of the next best, and no number drawn falls nearer than 3e-4 to the edge of its token's share.
 TEXTS = (
     "The capital of France is",
     "Water boils at a temperature of",
     "def fibonacci(n):\n    if n < 2:\n        return n\n",
     "Once upon a time, in a small village by the sea, there lived a fisherman who",
-    "The three primary colours are red,",
+    "The planets, from the Sun outwards, are Mercury, Venus,",
     "1, 1, 2, 3, 5, 8, 13, 21,",
     "To make a good cup of tea, first boil the water. Then put one spoon of tea leaves into the pot for every guest, "
     "and one more for the pot itself. Pour the water over the leaves, wait for four minutes, and",
@@ -221,7 +223,7 @@ SAID = [
     pytest.param(GREEDY, id="greedy"),
     pytest.param(replace(SAMPLED, max_tokens=16), id="drawn, with a penalty"),
     pytest.param(
-        replace(GREEDY, frequency_penalty=0.6, repetition_penalty=1.2, logprobs=2), id="greedy, with penalties"
+        replace(GREEDY, frequency_penalty=0.6, repetition_penalty=1.3, logprobs=2), id="greedy, with penalties"
     ),
     pytest.param(
         replace(SAMPLED, temperature=1.0, repetition_penalty=1.1, min_p=0.02, stop_token_ids=(28, 30), min_tokens=9),
