@@ -27,9 +27,6 @@ test: setup ## Everything that CI runs; starts and removes a testbed of its own 
 test-cluster: setup ## Only the tests on a real Kubernetes; the testbed stays up for the next run
 	@scripts/test.sh cluster
 
-fuzz: setup ## The properties again with new random cases; what fails is told with the case, to be kept as an example
-	@HYPOTHESIS_PROFILE=new .venv/bin/pytest -q tests --ignore=tests/cluster --ignore=tests/testbed -m "hypothesis and not model"
-
 images: setup ## Build both images and load them into the testbed that is up
 	@.venv/bin/tidegate images
 
@@ -48,4 +45,4 @@ bench-operator: setup ## Replicas that one operator process reads on one core; F
 lock: setup ## Pin requirements/*.txt anew from pyproject.toml; UPGRADE=1 takes newer versions
 	@scripts/lock.sh
 
-.PHONY: help setup demo down status check test test-cluster fuzz images bench-engine bench-scaling bench-real bench-operator lock
+.PHONY: help setup demo down status check test test-cluster images bench-engine bench-scaling bench-real bench-operator lock

@@ -1,4 +1,4 @@
-"""Random cases are the same in every run, so that no landing fails by luck; `make fuzz` draws new ones."""
+"""Random cases are the same in every run, so that no landing fails by luck; HYPOTHESIS_PROFILE=new draws new ones."""
 
 from __future__ import annotations
 
