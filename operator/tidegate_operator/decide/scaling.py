@@ -78,7 +78,8 @@ def decide(policy: ScalingPolicy, observed: ServiceObserved, memory: Memory, now
     reachable = replace(policy, targets=tuple(t for t in policy.targets if t.metric not in beyond))
     needs = needs_of(memory.window, learned, reachable, policy.minimum if live is None else live)
     asked = policy
-    policy = with_window(policy, memory.window.history, needs.forecast.dispersion if needs else None)
+    dispersion = needs.forecast.dispersion if needs else None
+    policy = with_window(policy, memory.window.history, dispersion, learned.cold_start_s)
     situation = Situation(
         policy=policy,
         current=max(1, policy.minimum) if live is None else live,

@@ -34,18 +34,20 @@ def remember(window: Window, wish: int, hold: int, policy: ScalingPolicy, now: f
     )
 
 
-def with_window(policy: ScalingPolicy, history: History, dispersion: float | None) -> ScalingPolicy:
+def with_window(
+    policy: ScalingPolicy, history: History, dispersion: float | None, cold_start_s: float
+) -> ScalingPolicy:
     """The window on the way down where the user asked for none: the less evenly requests arrive, the longer.
 
     A peak stands out of the mean by the square root of the dispersion, and a replica that chance brings back costs a
-    cold start. Dispersion 1 (independent users) 120 s, 2 (a day of ServeGen) 170 s, 6 and more (Azure code) 300 s.
+    cold start, than which it is no shorter. Dispersion 1 (independent users) 120 s, 2 (a day of ServeGen) 170 s, 6 and
+    more (Azure code) 300 s.
     """
     down = policy.down
     if down.evenly_s is None or dispersion is None or history.seconds < WATCHED_S:
         return policy
-    return replace(
-        policy, down=replace(down, window_s=min(down.window_s, down.evenly_s * math.sqrt(max(1.0, dispersion))))
-    )
+    window_s = max(down.evenly_s, cold_start_s) * math.sqrt(max(1.0, dispersion))
+    return replace(policy, down=replace(down, window_s=min(down.window_s, window_s)))
 
 
 def limit(wish: int, current: int, policy: ScalingPolicy, window: Window, now: float) -> Limited:

@@ -19,20 +19,25 @@ BUSY_S = 900.0
 
 
 @pytest.mark.parametrize(
-    ("down", "watched_s", "dispersion", "window_s"),
+    ("down", "watched_s", "dispersion", "cold_start_s", "window_s"),
     [
-        pytest.param(ADAPTING_DOWN, 1800, 1.0, 120, id="independent users"),
-        pytest.param(ADAPTING_DOWN, 1800, 2.25, 180, id="half as irregular again"),
-        pytest.param(ADAPTING_DOWN, 1800, 100.0, 300, id="bursts: never longer than five minutes"),
-        pytest.param(ADAPTING_DOWN, 599, 1.0, 300, id="too little was seen to call it even"),
-        pytest.param(ADAPTING_DOWN, 1800, None, 300, id="no model of the replicas yet"),
-        pytest.param(Direction(window_s=300), 1800, 1.0, 300, id="a window that the user asked for is kept"),
-        pytest.param(Direction(window_s=0), 1800, 100.0, 0, id="none too"),
+        pytest.param(ADAPTING_DOWN, 1800, 1.0, 30, 120, id="independent users"),
+        pytest.param(ADAPTING_DOWN, 1800, 2.25, 30, 180, id="half as irregular again"),
+        pytest.param(ADAPTING_DOWN, 1800, 100.0, 30, 300, id="bursts: never longer than five minutes"),
+        pytest.param(ADAPTING_DOWN, 1800, 1.0, 180, 180, id="what comes back is there after one cold start"),
+        pytest.param(ADAPTING_DOWN, 1800, 1.0, 900, 300, id="a very long cold start"),
+        pytest.param(ADAPTING_DOWN, 599, 1.0, 30, 300, id="too little was seen to call it even"),
+        pytest.param(ADAPTING_DOWN, 1800, None, 30, 300, id="no model of the replicas yet"),
+        pytest.param(Direction(window_s=300), 1800, 1.0, 30, 300, id="a window that the user asked for is kept"),
+        pytest.param(Direction(window_s=0), 1800, 100.0, 30, 0, id="none too"),
     ],
 )
-def test_the_window(down: Direction, watched_s: float, dispersion: float | None, window_s: float) -> None:
+def test_the_window(
+    down: Direction, watched_s: float, dispersion: float | None, cold_start_s: float, window_s: float
+) -> None:
     history = History((Bucket(watched_s, 100.0),))
-    assert with_window(ScalingPolicy(down=down), history, dispersion).down.window_s == pytest.approx(window_s)
+    found = with_window(ScalingPolicy(down=down), history, dispersion, cold_start_s)
+    assert found.down.window_s == pytest.approx(window_s)
 
 
 def left_to_us(trace: Trace, first: int = 4) -> Outcome:
